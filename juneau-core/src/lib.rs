@@ -1,1 +1,8 @@
-//! Placeholder.
+//! The Juneau data plane as a library.
+//!
+//! `juneau-core` knows no kernel, no cluster, no clock and no sockets. Time is an argument everywhere; a packet's fate
+//! is a value ([`verdict::Verdict`]), never an error.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod id;
+pub mod verdict;
