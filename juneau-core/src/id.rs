@@ -167,7 +167,8 @@ impl FromStr for MacAddr {
         let mut octets = [0; 6];
         let mut parts = text.split(':');
         for octet in &mut octets {
-            let part = parts.next().filter(|p| p.len() == 2).ok_or_else(wrong)?;
+            let part =
+                parts.next().filter(|p| p.len() == 2 && p.bytes().all(|b| b.is_ascii_hexdigit())).ok_or_else(wrong)?;
             *octet = u8::from_str_radix(part, 16).map_err(|_| wrong())?;
         }
         if parts.next().is_some() {
