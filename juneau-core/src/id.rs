@@ -45,7 +45,7 @@ macro_rules! number {
             /// # Errors
             /// [`IdError::OutOfRange`] outside `MIN..=MAX`.
             pub const fn new(value: u32) -> Result<Self, IdError> {
-                if value < $min || value > $max {
+                if value.wrapping_sub(Self::MIN) > Self::MAX - Self::MIN {
                     return Err(IdError::OutOfRange {
                         what: $what,
                         value: value as u64,

@@ -5,4 +5,5 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod id;
+pub mod layout;
 pub mod verdict;

@@ -1,0 +1,187 @@
+//! The numbers of `abi.h` besides hooks, reasons and actions (those are in [`crate::verdict`]).
+
+/// An enumerator of `abi.h` or `maps.h`: its C name and its value. A test holds the list against the object's BTF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Enumerator {
+    /// The name in C.
+    pub name: &'static str,
+    /// The value.
+    pub value: i64,
+}
+
+macro_rules! constants {
+    ($($(#[$meta:meta])* $name:ident: $type:ty = $value:expr;)*) => {
+        $($(#[$meta])* pub const $name: $type = $value;)*
+
+        /// Every constant of this module.
+        pub const ENUMERATORS: &[Enumerator] =
+            &[$(Enumerator { name: concat!("JN_", stringify!($name)), value: $name as i64 }),*];
+    };
+}
+
+constants! {
+    /// The number in the pin directory's name; it changes with every incompatible change of a layout or a map.
+    ABI: u32 = 1;
+
+    /// Hooks that counters are dimensioned for.
+    HOOK_MAX: u32 = 8;
+    /// Reasons that counters are dimensioned for.
+    REASON_MAX: u32 = 64;
+
+    /// `Interface.kind`, `Endpoint.kind`: no record.
+    KIND_NONE: u8 = 0;
+    /// A Pod's interface.
+    KIND_POD: u8 = 1;
+    /// Reserved: a node.
+    KIND_NODE: u8 = 2;
+    /// Reserved: an address that Services translate to.
+    KIND_SERVICE_NAT: u8 = 3;
+
+    /// `Interface.flags`, `Endpoint.flags`: policy is programmed; unset is closed.
+    EP_POLICY_READY: u32 = 1;
+    /// Next hop of an endpoint route: may send from, and receive for, other addresses.
+    EP_ROUTER: u32 = 2;
+    /// Attached to this node (endpoints only).
+    EP_LOCAL: u32 = 4;
+
+    /// `Route.kind`: no route.
+    ROUTE_NONE: u32 = 0;
+    /// The destination's own Subnet: `vni`.
+    ROUTE_CONNECTED: u32 = 1;
+    /// A Pod as next hop: `next_hop`.
+    ROUTE_ENDPOINT: u32 = 2;
+    /// The route's target does not exist: unreachable.
+    ROUTE_TARGET_GONE: u32 = 3;
+
+    /// `PolicyKey.direction`: the sender's policy.
+    EGRESS: u8 = 0;
+    /// The receiver's policy.
+    INGRESS: u8 = 1;
+
+    /// `Policy.action`: no rule.
+    POLICY_NONE: u32 = 0;
+    /// Allowed.
+    POLICY_ALLOW: u32 = 1;
+    /// Refused.
+    POLICY_DENY: u32 = 2;
+
+    /// `FlowKey.scope`: the bits of the id.
+    SCOPE_MASK: u32 = 0x00ff_ffff;
+    /// The id is a VNI: the packet as it arrives from another node.
+    SCOPE_OVERLAY: u32 = 0x0100_0000;
+    /// The id is a router's ifindex.
+    SCOPE_TRANSIT: u32 = 0x0200_0000;
+    /// Position of the protocol's six bits.
+    SCOPE_PROTO_SHIFT: u32 = 26;
+
+    /// The protocol in six bits: ICMP.
+    PROTO_ICMP: u32 = 1;
+    /// TCP.
+    PROTO_TCP: u32 = 2;
+    /// UDP.
+    PROTO_UDP: u32 = 3;
+    /// Every protocol without a number of its own; both ports of the key are the IP protocol.
+    PROTO_OTHER: u32 = 63;
+
+    /// `Flow.kind`: the flow's first packet in this direction finds the way.
+    EGRESS_UNRESOLVED: u8 = 0;
+    /// Into a Pod of this node.
+    EGRESS_PEER: u8 = 1;
+    /// To another node.
+    EGRESS_ENCAP: u8 = 2;
+
+    /// `Flow.flags`: not answered yet; set on both entries, cleared by the first answer.
+    FLOW_EMBRYONIC: u32 = 1 << 16;
+    /// This entry is the answering direction.
+    FLOW_REPLY: u32 = 1 << 17;
+    /// Has no peer entry (through a router).
+    FLOW_SINGLE: u32 = 1 << 18;
+    /// Marked by the sweep's first pass.
+    FLOW_EXPIRING: u32 = 1 << 19;
+
+    /// Index into the generations: the node's own start.
+    GEN_NODE: u32 = 0;
+    /// A flow without backend and without VTEP.
+    GEN_BACKEND: u32 = 1;
+    /// First slot of VTEPs.
+    GEN_VTEP: u32 = 0x1000;
+    /// First slot of route tables.
+    GEN_TABLE: u32 = 0x8000;
+    /// First slot of endpoints.
+    GEN_ENDPOINT: u32 = 0x1_0000;
+    /// Number of slots.
+    GEN_MAX: u32 = 0x2_0000;
+
+    /// Slot of the program array: ARP.
+    TAIL_POD_ARP: u32 = 0;
+    /// ICMP errors that a Pod sends.
+    TAIL_POD_ICMP: u32 = 1;
+    /// Fragments that a Pod sends.
+    TAIL_POD_FRAGMENT: u32 = 2;
+    /// Policy, route, deliver, commit, emit of a Pod's packet.
+    TAIL_POD_DECIDE: u32 = 3;
+    /// Answers with an ICMP error.
+    TAIL_POD_REJECT: u32 = 4;
+    /// ICMP errors and fragments in the overlay.
+    TAIL_OVERLAY_OTHER: u32 = 5;
+    /// A miss at the overlay hook.
+    TAIL_OVERLAY_DECIDE: u32 = 6;
+    /// A miss at the VXLAN device.
+    TAIL_VXLAN_DECIDE: u32 = 7;
+    /// ICMP errors of the underlay itself.
+    TAIL_OVERLAY_UNDERLAY: u32 = 8;
+    /// Slots of the program array.
+    TAIL_MAX: u32 = 16;
+
+    /// `Event.kind`: a packet was dropped.
+    EVENT_DROP: u32 = 1;
+    /// A flow was opened.
+    EVENT_FLOW_OPEN: u32 = 2;
+
+    /// `Step.stage`: parse.
+    STAGE_PARSE: u32 = 1;
+    /// Flow lookup.
+    STAGE_FLOW: u32 = 2;
+    /// Policy.
+    STAGE_POLICY: u32 = 3;
+    /// Route.
+    STAGE_ROUTE: u32 = 4;
+    /// Deliver.
+    STAGE_DELIVER: u32 = 5;
+    /// Commit.
+    STAGE_COMMIT: u32 = 6;
+    /// Emit.
+    STAGE_EMIT: u32 = 7;
+
+    /// Direction of a traffic counter: what Pods of this node sent.
+    FROM_POD: u32 = 0;
+    /// What other nodes sent.
+    FROM_OVERLAY: u32 = 1;
+
+    /// Fragment slots of a scope.
+    FRAGMENT_SLOTS: u32 = 256;
+    /// How long a first fragment is remembered, in seconds.
+    FRAGMENT_SECONDS: u32 = 15;
+    /// How long a learned path MTU is kept, in seconds.
+    PMTU_SECONDS: u32 = 600;
+    /// Smallest path MTU of the underlay that is believed, in outer bytes.
+    PMTU_FLOOR: u32 = 626;
+    /// Ethernet 14, IPv4 20, UDP 8, VXLAN 8.
+    ENCAP_OVERHEAD: u32 = 50;
+    /// Most bytes of layer 4 that an ICMP error quotes.
+    QUOTE_L4_MAX: u32 = 28;
+    /// Interface indexes below this lie in an array, others in a hash.
+    INTERFACES: u32 = 8192;
+
+    /// `Config.flags`: stamps come from `Hot.clock`.
+    CONFIG_TEST_CLOCK: u32 = 1;
+    /// The cgroup hook can tell network namespaces apart.
+    CONFIG_NETNS_COOKIE: u32 = 2;
+    /// `BPF_F_ADJ_ROOM_DECAP_L4_UDP` is known to this kernel.
+    CONFIG_DECAP_FLAG: u32 = 4;
+}
+
+/// Identity of an endpoint that is not known: closed.
+pub const IDENTITY_UNKNOWN: u32 = 0;
+/// In a policy key: every peer. (`JN_IDENTITY_ANY` is -1 in C.)
+pub const IDENTITY_ANY: u32 = u32::MAX;
