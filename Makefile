@@ -1,0 +1,32 @@
+# Forwards to cargo, the lab and tools/; nothing is decided here. `make help` lists the targets.
+
+export PATH := $(PATH):$(HOME)/.cargo/bin
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+LAB := $(TARGET_DIR)/debug/juneau-lab
+
+.PHONY: help lab check down build test audit
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+lab: ## a cluster in a box: two nodes, two tenants with the same addresses (root)
+	@tools/preflight.sh lab
+	@$(CARGO) build -p juneau-lab -p juneau-agent
+	@$(LAB) up
+
+check: ## who reaches whom in the running lab (root)
+	@$(LAB) check
+
+down: ## remove the lab and everything it made (root)
+	@$(LAB) down
+
+build: ## compile everything
+	@tools/preflight.sh build
+	$(CARGO) build --workspace --all-targets
+
+test: ## set up and run every test (root)
+	@tools/test.sh
+
+audit: ## licences, advisories and bans of all dependencies (needs cargo-deny)
+	$(CARGO) deny check

@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# Holds docs/status.md to what ran: every test that a row names must be among the passed ones of cargo's output.
+#
+#   tools/status.sh docs/status.md target/test-output.txt
+#
+# A row names its tests in backticks in the last column, each as `crate::path::of::test`; or a benchmark, which is not
+# checked here, as "bench NAME"; or says "not yet". The
+# first part is the package as cargo prints it (with underscores); for an integration test the file follows:
+# `juneau_lab::up::table_is_green` is the test `table_is_green` in juneau-lab/tests/up.rs, and
+# `juneau_core::id::tests::round_trip` is a unit test of juneau-core.
+set -eu
+
+[ $# -eq 2 ] || {
+    echo "usage: $0 STATUS.md CARGO-TEST-OUTPUT" >&2
+    exit 2
+}
+
+awk -F'|' '
+    # First file: what ran. "Running unittests src/lib.rs (target/debug/deps/juneau_core-0123)" starts a binary;
+    # integration tests are "Running tests/up.rs (...)"; their package is not printed, so it is left open.
+    FNR == NR {
+        if ($0 ~ /^ *Running unittests /) {
+            prefix = $0
+            sub(/.*\/deps\//, "", prefix)
+            sub(/-[0-9a-f]+\).*/, "", prefix)
+            prefix = prefix "::"
+        } else if ($0 ~ /^ *Running tests\//) {
+            prefix = $0
+            sub(/.*Running tests\//, "", prefix)
+            sub(/\.rs \(.*/, "", prefix)
+            sub(/\/main$/, "", prefix)
+            prefix = "*::" prefix "::"
+        } else if ($0 ~ /^ *Doc-tests /) {
+            prefix = "doc::"
+        } else if ($0 ~ /^test .* \.\.\. ok/) {
+            name = $0
+            sub(/^test /, "", name)
+            sub(/ - should panic/, "", name)
+            sub(/ \.\.\. ok.*/, "", name)
+            passed[prefix name] = 1
+        }
+        next
+    }
+    # Second file: the rows. Only tables of three columns count, below their header.
+    /^\|/ && NF >= 5 && $2 !~ /^ *(id|-+) *$/ {
+        rows++
+        cell = $(NF - 1)
+        if (cell ~ /not yet/) { open_rows++; next }
+        if (cell !~ /`/ && cell ~ /^ *bench /) { next }
+        if (cell !~ /`/) {
+            printf "status: row%s names no test and does not say \"not yet\"\n", $2
+            bad = 1
+        }
+        while (match(cell, /`[^`]+`/)) {
+            test = substr(cell, RSTART + 1, RLENGTH - 2)
+            cell = substr(cell, RSTART + RLENGTH)
+            wild = test
+            sub(/^[a-z_]+::/, "*::", wild)
+            if (!(test in passed) && !(wild in passed)) {
+                printf "status: row%sclaims %s, which did not run or did not pass\n", $2, test
+                bad = 1
+            }
+        }
+    }
+    END {
+        if (!rows) { print "status: no rows found"; bad = 1 }
+        printf "status: %d rows, %d shown by tests, %d not yet\n", rows, rows - open_rows, open_rows
+        exit bad
+    }
+' "$2" "$1"
