@@ -162,11 +162,18 @@ enum jn_tail {
 	JN_TAIL_POD_FRAGMENT = 2,
 	JN_TAIL_POD_DECIDE = 3,   /* policy, route, deliver, commit, emit */
 	JN_TAIL_POD_REJECT = 4,   /* answers with an ICMP error */
-	JN_TAIL_OVERLAY_OTHER = 5, /* ICMP errors and fragments in the overlay */
-	JN_TAIL_OVERLAY_DECIDE = 6,
-	JN_TAIL_VXLAN_DECIDE = 7,
-	JN_TAIL_OVERLAY_UNDERLAY = 8, /* ICMP errors of the underlay itself */
+	JN_TAIL_OVERLAY_OTHER = 5,    /* ICMP errors and fragments in the overlay, of both its hooks */
+	JN_TAIL_OVERLAY_DECIDE = 6,   /* of both its hooks */
+	JN_TAIL_OVERLAY_UNDERLAY = 7, /* ICMP errors of the underlay itself */
 	JN_TAIL_MAX = 16,
+};
+
+/* Why a packet left by the VXLAN device: index of jn_devices. */
+enum jn_device_cause {
+	JN_DEVICE_REFUSED = 0, /* the kernel refused to make room */
+	JN_DEVICE_MTU = 1,     /* above the MTU, without DF: the stack cuts it */
+	JN_DEVICE_LENGTH = 2,  /* the outer length would exceed 65535 */
+	JN_DEVICE_MAX = 4,
 };
 
 /* jn_event.kind */

@@ -35,7 +35,8 @@ struct jn_hot {
 	__u32 epoch;   /* moves after any generation moved */
 	__u32 events;  /* bit mask: 1 << jn_event_kind */
 	__u32 clock;   /* stamp for JN_CONFIG_TEST_CLOCK */
-	__u32 zero[13];
+	__u32 sample;  /* drops are sampled: those whose random number has none of these bits */
+	__u32 zero[12];
 };
 
 /* ---- what was decided: written by the agent, read by programs ---- */
@@ -57,7 +58,7 @@ struct jn_interface {
 	__u16 zero1;
 	__u32 identity;
 	__u32 policy;          /* generation of the policy tables */
-	__u32 generation;      /* slot in jn_generations */
+	__u32 generation;      /* slot in jn_generations, for user space: programs compute it */
 	__u32 zero2[2];
 };
 
@@ -242,7 +243,8 @@ struct jn_traffic {
 	__u64 bytes;
 };
 
-/* Every other exit: per-CPU u64 at ((hook * JN_REASON_MAX) + reason) * 2 + answered. */
+/* jn_devices: per-CPU u64 by jn_device_cause. */
+/* jn_counters, every other exit: per-CPU u64 at ((hook * JN_REASON_MAX) + reason) * 2 + answered. */
 
 struct jn_event {
 	__u64 time;            /* ns, CLOCK_MONOTONIC */

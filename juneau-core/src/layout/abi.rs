@@ -124,14 +124,21 @@ constants! {
     TAIL_POD_REJECT: u32 = 4;
     /// ICMP errors and fragments in the overlay.
     TAIL_OVERLAY_OTHER: u32 = 5;
-    /// A miss at the overlay hook.
+    /// A miss in the overlay.
     TAIL_OVERLAY_DECIDE: u32 = 6;
-    /// A miss at the VXLAN device.
-    TAIL_VXLAN_DECIDE: u32 = 7;
     /// ICMP errors of the underlay itself.
-    TAIL_OVERLAY_UNDERLAY: u32 = 8;
+    TAIL_OVERLAY_UNDERLAY: u32 = 7;
     /// Slots of the program array.
     TAIL_MAX: u32 = 16;
+
+    /// Index of `jn_devices`: the kernel refused to make room for our header.
+    DEVICE_REFUSED: u32 = 0;
+    /// Above the MTU, without DF.
+    DEVICE_MTU: u32 = 1;
+    /// The outer length would exceed 65535.
+    DEVICE_LENGTH: u32 = 2;
+    /// Elements of `jn_devices`.
+    DEVICE_MAX: u32 = 4;
 
     /// `Event.kind`: a packet was dropped.
     EVENT_DROP: u32 = 1;

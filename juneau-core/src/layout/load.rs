@@ -39,8 +39,10 @@ mirror! {
         events: u32,
         /// The stamp, with `CONFIG_TEST_CLOCK`.
         clock: u32,
+        /// Drops are sampled: those whose random number has none of these bits.
+        sample: u32,
         /// Padding.
-        zero: [u32; 13],
+        zero: [u32; 12],
     }
 
     /// A sampled event.
