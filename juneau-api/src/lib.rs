@@ -1,1 +1,6 @@
-//! Placeholder.
+//! Juneau's Kubernetes kinds, the typed view of what exists, and where it comes from.
+//!
+//! State flows one way.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod kinds;
