@@ -6,4 +6,5 @@
 
 pub mod id;
 pub mod layout;
+pub mod model;
 pub mod verdict;
