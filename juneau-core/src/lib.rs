@@ -7,4 +7,7 @@
 pub mod id;
 pub mod layout;
 pub mod model;
+pub mod tables;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
 pub mod verdict;

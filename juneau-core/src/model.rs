@@ -4,7 +4,7 @@
 //! nodes, by name. Maps are ordered, so that whoever walks a model does it in one order. `origin` is opaque: text for
 //! people that tells where an object was read.
 
-use crate::id::{IfIndex, Identity, MacAddr, TableId, Vni, VpcId};
+use crate::id::{Identity, IfIndex, MacAddr, TableId, Vni, VpcId};
 use core::fmt;
 use core::net::IpAddr;
 use ipnet::IpNet;

@@ -1,0 +1,5 @@
+//! What tests of this crate and of others share: conformance suites for the traits. Functions here assert: they are
+//! for tests alone.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+pub mod conformance;
