@@ -1,0 +1,130 @@
+//! Links, addresses, routes and neighbours: what the agent asks of the kernel besides BPF.
+
+mod link;
+mod namespace;
+mod neighbour;
+mod route;
+mod watch;
+
+pub use link::{Link, VethRequest, Vxlan};
+pub use namespace::Namespace;
+pub use route::Way;
+pub use watch::watch;
+
+use rtnetlink::packet_core::ErrorMessage;
+use std::io;
+use tokio::task::JoinHandle;
+
+/// Why the kernel's network configuration could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetError {
+    /// The kernel refused a request.
+    #[error("{action}: {source}")]
+    Kernel {
+        /// What was asked, with its object.
+        action: String,
+        /// The kernel's error number.
+        source: io::Error,
+    },
+    /// The netlink socket broke, or an answer could not be read.
+    #[error("{action}: {message}")]
+    Netlink {
+        /// What was asked.
+        action: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// A network namespace cannot be entered.
+    #[error("network namespace {path}: {source}")]
+    Namespace {
+        /// Its path.
+        path: String,
+        /// The kernel's error number.
+        source: io::Error,
+    },
+    /// A file under `/proc/sys` cannot be written.
+    #[error("{path}: {source}")]
+    Sysctl {
+        /// The file.
+        path: String,
+        /// The kernel's error number.
+        source: io::Error,
+    },
+}
+
+impl NetError {
+    /// The error number, where the kernel gave one.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Kernel { source, .. } | Self::Namespace { source, .. } | Self::Sysctl { source, .. } => {
+                source.raw_os_error()
+            }
+            Self::Netlink { .. } => None,
+        }
+    }
+
+    fn from_rtnetlink(action: impl Into<String>, error: rtnetlink::Error) -> Self {
+        let action = action.into();
+        match error {
+            rtnetlink::Error::NetlinkError(ErrorMessage { code: Some(code), .. }) => {
+                Self::Kernel { action, source: io::Error::from_raw_os_error(code.get().saturating_abs()) }
+            }
+            other => Self::Netlink { action, message: other.to_string() },
+        }
+    }
+}
+
+/// A netlink socket in one network namespace.
+#[derive(Debug)]
+pub struct Netlink {
+    handle: rtnetlink::Handle,
+    connection: JoinHandle<()>,
+}
+
+impl Netlink {
+    /// A socket in the calling thread's network namespace. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// [`NetError::Kernel`] when the socket cannot be made.
+    pub fn open() -> Result<Self, NetError> {
+        let (connection, handle, _) = rtnetlink::new_connection()
+            .map_err(|source| NetError::Kernel { action: "open a netlink socket".into(), source })?;
+        Ok(Self { handle, connection: tokio::spawn(connection) })
+    }
+
+    /// A socket in another network namespace. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// [`NetError::Namespace`] when it cannot be entered, and as [`Netlink::open`].
+    pub fn open_in(namespace: &Namespace) -> Result<Self, NetError> {
+        let runtime = tokio::runtime::Handle::current();
+        namespace.run(move || {
+            let _inside = runtime.enter();
+            Self::open()
+        })?
+    }
+
+    pub(crate) fn handle(&self) -> &rtnetlink::Handle {
+        &self.handle
+    }
+}
+
+impl Drop for Netlink {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Switches IPv6 off on a device of the calling thread's network namespace. A kernel without IPv6 is fine.
+///
+/// # Errors
+/// [`NetError::Sysctl`].
+pub fn disable_ipv6(device: &str) -> Result<(), NetError> {
+    let path = format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6");
+    match std::fs::write(&path, "1") {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NetError::Sysctl { path, source: error }),
+        _ => Ok(()),
+    }
+}

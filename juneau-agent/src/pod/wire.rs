@@ -1,0 +1,105 @@
+//! The veth pair between the node and a Pod.
+
+use super::{Record, host_name};
+use crate::net::{Link, Namespace, NetError, Netlink, VethRequest, disable_ipv6};
+use ipnet::Ipv4Net;
+use juneau_core::id::MacAddr;
+use std::net::Ipv4Addr;
+
+/// The interface's name in the Pod.
+pub const INTERFACE: &str = "eth0";
+
+/// Device group of every host end ("jn"). It is set when the device is made, before its alias can be: a device of this
+/// group without an alias is half made and may be deleted.
+pub const LINK_GROUP: u32 = 0x6a6e;
+
+/// How a Pod's interface is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wiring {
+    /// Address with the Subnet's prefix length.
+    pub address: Ipv4Net,
+    /// Next hop of the default route.
+    pub gateway: Ipv4Addr,
+    /// MAC address of the Pod's end.
+    pub mac: MacAddr,
+    /// MTU of both ends.
+    pub mtu: u32,
+}
+
+/// Creates the pair, down at both ends, with its record in the alias; answers with the host end.
+///
+/// # Errors
+/// `EEXIST` when the Pod has an interface of that name; see [`NetError`].
+pub async fn create(
+    netlink: &Netlink,
+    record: &Record,
+    namespace: &Namespace,
+    wiring: &Wiring,
+) -> Result<Link, NetError> {
+    let name = host_name(INTERFACE, &record.container_id);
+    let request = VethRequest {
+        name: &name,
+        group: LINK_GROUP,
+        peer_name: INTERFACE,
+        peer_namespace: namespace,
+        peer_mac: wiring.mac,
+        mtu: wiring.mtu,
+    };
+    netlink.add_veth(&request).await?;
+    let missing = || NetError::Netlink { action: format!("look up device {name}"), message: "it vanished".into() };
+    let mut link = netlink.link(&name).await?.ok_or_else(missing)?;
+    let alias = record.to_alias();
+    let finish = async {
+        netlink.set_alias(link.index, &alias).await?;
+        disable_ipv6(&name)
+    };
+    if let Err(error) = finish.await {
+        netlink.delete_link(link.index).await?;
+        return Err(error);
+    }
+    link.alias = Some(alias);
+    Ok(link)
+}
+
+/// Sets both ends up and gives the Pod its address and default route. The TC program has to be in place before.
+/// Idempotent: what differs is mended, what is right is left alone.
+///
+/// # Errors
+/// See [`NetError`].
+pub async fn bring_up(netlink: &Netlink, host: &Link, namespace: &Namespace, wiring: &Wiring) -> Result<(), NetError> {
+    if host.mtu != wiring.mtu {
+        netlink.set_mtu(host.index, wiring.mtu).await?;
+    }
+    netlink.set_up(host.index).await?;
+    let inside = Netlink::open_in(namespace)?;
+    if let Some(loopback) = inside.link("lo").await? {
+        inside.set_up(loopback.index).await?;
+    }
+    let missing =
+        || NetError::Netlink { action: format!("look up {INTERFACE} in the Pod"), message: "it is not there".into() };
+    let peer = inside.link(INTERFACE).await?.ok_or_else(missing)?;
+    if peer.mac != Some(wiring.mac.octets()) {
+        inside.set_mac(peer.index, wiring.mac).await?;
+    }
+    if peer.mtu != wiring.mtu {
+        inside.set_mtu(peer.index, wiring.mtu).await?;
+    }
+    for (index, address) in inside.addresses().await? {
+        if index == peer.index && address != wiring.address {
+            inside.delete_address(index, address).await?;
+        }
+    }
+    inside.add_address(peer.index, wiring.address).await?;
+    inside.set_up(peer.index).await?;
+    inside.set_default_route(peer.index, wiring.gateway).await
+}
+
+/// Whether this namespace holds the other end of the host device.
+///
+/// # Errors
+/// See [`NetError`].
+pub async fn is_wired(host: &Link, namespace: &Namespace) -> Result<bool, NetError> {
+    let inside = Netlink::open_in(namespace)?;
+    // The two ends of a veth name each other by ifindex.
+    Ok(inside.link(INTERFACE).await?.is_some_and(|link| link.peer == Some(host.index) && host.peer == Some(link.index)))
+}

@@ -1,0 +1,120 @@
+//! Nodes and Pods made of namespaces, for tests that need root. Everything made here dies with its thread.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+/// Runs `test` on a thread with a network and a mount namespace of its own, loopback up and a bpffs at `/sys/fs/bpf`.
+pub fn in_node(test: impl FnOnce() + Send + 'static) {
+    assert!(nix::unistd::geteuid().is_root(), "this test makes namespaces: run it as root");
+    let thread = std::thread::Builder::new().name("node".into()).spawn(|| {
+        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).unwrap();
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).unwrap();
+        mount(Some("bpf"), "/sys/fs/bpf", Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();
+        run("ip link set lo up");
+        test();
+    });
+    if let Err(panic) = thread.unwrap().join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// A network namespace held by a thread.
+pub struct Pod {
+    pub netns: PathBuf,
+    jobs: Option<mpsc::Sender<Box<dyn FnOnce() + Send>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pod {
+    pub fn new() -> Self {
+        let (jobs, queue) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let (ready, path) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("pod".into())
+            .spawn(move || {
+                unshare(CloneFlags::CLONE_NEWNET).unwrap();
+                let netns = PathBuf::from(format!("/proc/self/task/{}/ns/net", nix::unistd::gettid()));
+                ready.send(netns).unwrap();
+                for job in queue {
+                    job();
+                }
+            })
+            .unwrap();
+        Self { netns: path.recv().unwrap(), jobs: Some(jobs), thread: Some(thread) }
+    }
+
+    /// Runs `job` inside.
+    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        let (done, result) = mpsc::channel();
+        self.jobs
+            .as_ref()
+            .unwrap()
+            .send(Box::new(move || {
+                let _ = done.send(job());
+            }))
+            .unwrap();
+        result.recv().expect("the job panicked")
+    }
+
+    /// Runs a command inside; its output.
+    pub fn sh(&self, command: &str) -> String {
+        let command = command.to_owned();
+        self.run(move || run(&command))
+    }
+
+    /// Whether a command inside succeeds.
+    pub fn succeeds(&self, command: &str) -> bool {
+        let command = command.to_owned();
+        self.run(move || Command::new("sh").arg("-c").arg(&command).output().unwrap().status.success())
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs a shell command in the calling thread's namespaces; its output.
+pub fn run(command: &str) -> String {
+    let output = Command::new("sh").arg("-c").arg(command).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A directory that is removed at the end.
+pub struct Directory(PathBuf);
+
+impl Directory {
+    pub fn new(name: &str) -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("juneau-{name}-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
