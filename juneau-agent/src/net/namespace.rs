@@ -65,7 +65,7 @@ impl Namespace {
         let error = |source| NetError::Namespace { path: self.path.clone(), source };
         match outcome {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(errno)) => Err(error(io::Error::from_raw_os_error(nix::errno::Errno::from(errno) as i32))),
+            Ok(Err(errno)) => Err(error(io::Error::from_raw_os_error(errno as i32))),
             Err(_) => Err(error(io::Error::other("the thread inside the namespace panicked"))),
         }
     }

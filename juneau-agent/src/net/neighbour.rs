@@ -2,7 +2,7 @@
 
 use super::{NetError, Netlink};
 use futures::TryStreamExt;
-use rtnetlink::IpVersion;
+use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourExtFlags, NeighbourMessage, NeighbourState,
 };
@@ -18,7 +18,7 @@ impl Netlink {
             .handle()
             .neighbours()
             .get()
-            .set_family(IpVersion::V4)
+            .set_address_family(AddressFamily::Inet)
             .execute()
             .try_collect()
             .await
@@ -50,7 +50,7 @@ impl Netlink {
     /// See [`NetError`].
     pub async fn delete_neighbour(&self, ifindex: u32, address: Ipv4Addr) -> Result<(), NetError> {
         let mut message = NeighbourMessage::default();
-        message.header.family = rtnetlink::packet_route::AddressFamily::Inet;
+        message.header.family = AddressFamily::Inet;
         message.header.ifindex = ifindex;
         message.attributes.push(NeighbourAttribute::Destination(NeighbourAddress::Inet(address)));
         let deleted = self.handle().neighbours().del(message).execute().await;
