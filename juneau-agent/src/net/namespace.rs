@@ -58,7 +58,7 @@ impl Namespace {
             scope
                 .spawn(|| {
                     setns(&self.file, CloneFlags::CLONE_NEWNET)?;
-                    Ok(work())
+                    Ok::<T, nix::errno::Errno>(work())
                 })
                 .join()
         });
