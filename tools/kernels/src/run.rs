@@ -1,0 +1,273 @@
+//! A whole run: every kernel, every test, the tables.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    path::{Path, PathBuf},
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    debian,
+    error::Error,
+    guest,
+    kernel::{self, Cache, Line},
+    native,
+    outcome::{Counts, Outcome},
+    report::{self, Row},
+    suite::Test,
+    verified,
+};
+
+/// Guests that run at the same time. Each has one CPU.
+const LANES: usize = 2;
+
+/// Where a run takes place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The kernel of this machine.
+    Native,
+    /// A kernel in a virtual machine.
+    Guest(Line),
+}
+
+impl Target {
+    /// All targets: this machine's kernel first.
+    pub(crate) fn all() -> Vec<Self> {
+        std::iter::once(Self::Native).chain(kernel::LINES.iter().copied().map(Self::Guest)).collect()
+    }
+
+    /// The name as given to `--kernel`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Guest(line) => line.name,
+        }
+    }
+}
+
+/// What to run, and how strictly.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The kernels.
+    pub(crate) targets: Vec<Target>,
+    /// The tests.
+    pub(crate) tests: Vec<Test>,
+    /// The longest that one test binary may take.
+    pub(crate) limit: Duration,
+    /// Whether a kernel that cannot be had is a skip and not a failure.
+    pub(crate) allow_missing: bool,
+    /// The table of program sizes, when the tests report them.
+    pub(crate) table: Option<PathBuf>,
+    /// Whether to write the sizes of this run into the table.
+    pub(crate) record: bool,
+    /// The folder for the full output of each kernel.
+    pub(crate) logs: PathBuf,
+}
+
+/// Runs everything and prints the tables.
+///
+/// # Errors
+/// [`Error::Failed`] when a check failed, and what kept the run from taking place.
+pub(crate) fn run(plan: &Plan) -> Result<(), Error> {
+    kernel::make_folder(&plan.logs)?;
+    let mut rows = Vec::new();
+    if plan.targets.contains(&Target::Native) {
+        rows.push(native_row(plan)?);
+    }
+    rows.extend(guest_rows(plan)?);
+
+    say!();
+    let sizes_fine = sizes(plan, &rows)?;
+    say!("{}", report::kernels(&rows));
+    let mut all = Counts::default();
+    for row in &rows {
+        all += row.counts;
+    }
+    if !sizes_fine {
+        all.failed += 1;
+    }
+    say!("{}", report::total(all));
+    if all.failed == 0 { Ok(()) } else { Err(Error::Failed) }
+}
+
+/// Prints the sizes of the programs and says whether they are as they should be.
+fn sizes(plan: &Plan, rows: &[Row]) -> Result<bool, Error> {
+    let Some(path) = &plan.table else {
+        return Ok(true);
+    };
+    let seen = verified::maxima(rows);
+    if plan.record {
+        verified::write(path, &seen)?;
+        say!("recorded {} programs in {}", seen.len(), path.display());
+    }
+    // When no kernel ran at all, nothing could be reported.
+    if seen.is_empty() && rows.iter().all(|row| row.counts.passed == 0) {
+        return Ok(true);
+    }
+    let recorded = verified::read(path)?;
+    say!("{}", verified::table(rows, &recorded));
+    let complaints = verified::complaints(&seen, &recorded);
+    for complaint in &complaints {
+        say!("verified instructions: {complaint}");
+    }
+    Ok(complaints.is_empty())
+}
+
+fn native_row(plan: &Plan) -> Result<Row, Error> {
+    let release = native::release()?;
+    say!("native: {release}");
+    let begin = Instant::now();
+    let outcomes = native::run(&plan.tests, plan.limit)?;
+    let row = Row {
+        kernel: "native".to_owned(),
+        release,
+        counts: sum(&outcomes),
+        took: begin.elapsed(),
+        note: String::new(),
+        verified: outcomes.iter().flat_map(Outcome::verified).collect(),
+    };
+    finish(plan, &row, &outcomes, "");
+    Ok(row)
+}
+
+fn guest_rows(plan: &Plan) -> Result<Vec<Row>, Error> {
+    let lines: Vec<Line> = plan
+        .targets
+        .iter()
+        .filter_map(|target| match target {
+            Target::Native => None,
+            Target::Guest(line) => Some(*line),
+        })
+        .collect();
+    if lines.is_empty() {
+        return Ok(Vec::new());
+    }
+    let cache = Cache::of_user()?;
+    let tools = debian::ensure_tools();
+    let queue: Mutex<VecDeque<(usize, Line)>> = Mutex::new(lines.iter().copied().enumerate().collect());
+    let done = Mutex::new(Vec::new());
+    // Kernels are fetched here, one after the other, so that apt's progress stays readable.
+    let mut ready = Vec::new();
+    for line in &lines {
+        ready.push(match &tools {
+            Ok(()) => cache.fetch(*line, false).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        });
+    }
+    thread::scope(|scope| {
+        for _ in 0..LANES.min(lines.len()) {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().ok().and_then(|mut queue| queue.pop_front());
+                    let Some((index, line)) = next else { break };
+                    let row = match &ready[index] {
+                        Ok(kernel) => guest_row(plan, line, kernel),
+                        Err(reason) => Ok(missing_row(plan, line, reason)),
+                    };
+                    if let Ok(mut done) = done.lock() {
+                        done.push((index, row));
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_default();
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, row)| row).collect()
+}
+
+fn guest_row(plan: &Plan, line: Line, kernel: &kernel::Kernel) -> Result<Row, Error> {
+    say!("{}: booting {}", line.name, kernel.release);
+    let begin = Instant::now();
+    let mut report = guest::run(kernel, &plan.tests, plan.limit, line.name)?;
+    let mut note = String::new();
+    if !report.complete {
+        say!("{}: no exit code came back; booting once more", line.name);
+        write_log(&plan.logs.join(format!("{}.first", line.name)), &report.outcomes, &report.console);
+        report = guest::run(kernel, &plan.tests, plan.limit, line.name)?;
+        note.push_str("second boot");
+    }
+    // A test that was never begun has no outcome yet: it failed.
+    for test in plan.tests.iter().skip(report.outcomes.len()) {
+        report.outcomes.push(Outcome { name: test.name.clone(), code: None, output: String::new() });
+    }
+    let mut counts = sum(&report.outcomes);
+    if !report.faults.is_empty() {
+        counts.failed += 1;
+        note = format!("the kernel reported a fault: {}", report.faults[0]);
+    }
+    let row = Row {
+        kernel: line.name.to_owned(),
+        release: report.release.take().unwrap_or_else(|| kernel.release.clone()),
+        counts,
+        took: begin.elapsed(),
+        note,
+        verified: report.outcomes.iter().flat_map(Outcome::verified).collect(),
+    };
+    finish(plan, &row, &report.outcomes, &report.console);
+    Ok(row)
+}
+
+/// The row of a kernel that could not be had: one skip or one failure.
+fn missing_row(plan: &Plan, line: Line, reason: &str) -> Row {
+    let one = Counts { skipped: u32::from(plan.allow_missing), failed: u32::from(!plan.allow_missing), passed: 0 };
+    Row {
+        kernel: line.name.to_owned(),
+        release: "-".to_owned(),
+        counts: one,
+        took: Duration::ZERO,
+        note: format!("not run: {reason}"),
+        verified: Vec::new(),
+    }
+}
+
+fn sum(outcomes: &[Outcome]) -> Counts {
+    let mut counts = Counts::default();
+    for outcome in outcomes {
+        counts += outcome.counts();
+    }
+    counts
+}
+
+/// Keeps the full output of a kernel, and shows that of the tests that failed.
+fn finish(plan: &Plan, row: &Row, outcomes: &[Outcome], console: &str) {
+    let log = plan.logs.join(&row.kernel);
+    write_log(&log, outcomes, console);
+    let mut shown = false;
+    for outcome in outcomes.iter().filter(|outcome| outcome.counts().failed > 0) {
+        let code = match outcome.code {
+            Some(124) => "time limit".to_owned(),
+            Some(code) => format!("exit code {code}"),
+            None => "no exit code".to_owned(),
+        };
+        say!("---- {}: {} failed ({code})\n{}", row.kernel, outcome.name, outcome.output.trim_end());
+        shown = true;
+    }
+    if outcomes.iter().any(|outcome| outcome.code.is_none()) {
+        let tail: Vec<&str> = console.lines().rev().take(20).collect();
+        say!("---- {}: end of the console", row.kernel);
+        for line in tail.into_iter().rev() {
+            say!("{line}");
+        }
+    }
+    if shown {
+        say!("---- {}: all output in {}.log", row.kernel, log.display());
+    }
+}
+
+fn write_log(stem: &Path, outcomes: &[Outcome], console: &str) {
+    let mut text = String::new();
+    for outcome in outcomes {
+        text.push_str(&format!("==== {} ({:?})\n{}\n", outcome.name, outcome.code, outcome.output));
+    }
+    text.push_str("==== console\n");
+    text.push_str(console);
+    let mut path = stem.as_os_str().to_owned();
+    path.push(".log");
+    if let Err(error) = fs::write(&path, text) {
+        say!("cannot write {}: {error}", Path::new(&path).display());
+    }
+}
