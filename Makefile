@@ -5,7 +5,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LAB := $(TARGET_DIR)/debug/juneau-lab
 
-.PHONY: help lab check down build test audit
+.PHONY: help lab check down build test test-kernels audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,6 +27,11 @@ build: ## compile everything
 
 test: ## set up and run every test (root)
 	@tools/test.sh
+
+test-kernels: ## the BPF programs' tests on kernels 6.1 and 6.12 in QEMU, and on this one (root)
+	@tools/preflight.sh lab
+	@$(CARGO) test -q -p juneau-kernels -- --include-ignored
+	@$(CARGO) run -q -p juneau-kernels -- run
 
 audit: ## licences, advisories and bans of all dependencies (needs cargo-deny)
 	$(CARGO) deny check

@@ -88,7 +88,28 @@ fn image_of(depends: &str, line: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Downloads a package's archive into `folder`. A download that was cut off continues.
+/// The name of the archive that [`download`] would fetch for a package, for example
+/// `linux-image-6.1.0-57-cloud-amd64_6.1.192-3_amd64.deb`.
+///
+/// # Errors
+/// Those of `apt-get`, and [`Error::Incomplete`] when it names none.
+pub(crate) fn archive_name(package: &str) -> Result<String, Error> {
+    let text = command::text(Command::new("apt-get").args(APT).args(["-q", "--print-uris", "download", package]))?;
+    named_archive(&text).ok_or_else(|| Error::Incomplete { package: package.to_owned(), what: "archive".to_owned() })
+}
+
+/// The second word of the first line that begins with a quoted address.
+fn named_archive(addresses: &str) -> Option<String> {
+    let line = addresses.lines().find(|line| line.starts_with('\''))?;
+    line.split_whitespace().nth(1).map(str::to_owned)
+}
+
+/// The version in the name of an archive: what is between the underscores.
+pub(crate) fn version_of(archive: &str) -> &str {
+    archive.split('_').nth(1).unwrap_or(archive)
+}
+
+/// Downloads a package's archive into `folder`. One that is there already, whole, is not fetched again.
 pub(crate) fn download(package: &str, folder: &Path) -> Result<(), Error> {
     let fetch =
         || command::shown(Command::new("apt-get").args(APT).args(["-q", "download", package]).current_dir(folder));
@@ -103,7 +124,7 @@ pub(crate) fn unpack(archive: &Path, root: &Path) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::image_of;
+    use super::{image_of, named_archive, version_of};
 
     const DEPENDS: &str = "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-57-cloud-amd64\n";
 
@@ -119,5 +140,15 @@ mod tests {
         assert_eq!(image_of(newer, "6.1"), None);
         assert_eq!(image_of(DEPENDS, "6.12"), None);
         assert_eq!(image_of("", "6.1"), None);
+    }
+
+    #[test]
+    fn the_archive_and_its_version_are_read_from_the_address() {
+        let text = "NOTE: about something\n\
+                    'http://mirror.test/pool/linux-image-x_6.1.192-3_amd64.deb' linux-image-x_6.1.192-3_amd64.deb 26705532 SHA256:00\n";
+        let archive = named_archive(text);
+        assert_eq!(archive.as_deref(), Some("linux-image-x_6.1.192-3_amd64.deb"));
+        assert_eq!(archive.as_deref().map(version_of), Some("6.1.192-3"));
+        assert_eq!(named_archive("NOTE: nothing\n"), None);
     }
 }

@@ -1,8 +1,8 @@
 //! The kernel lines and their cache.
 //!
-//! A cached kernel is a folder named after its line, with three files: `release`, `vmlinuz` and `initrd` (busybox
-//! and the modules a guest needs). It is made under another name and renamed, so it is whole or absent. Archives
-//! that were only partly fetched stay in `downloads/` and are continued.
+//! A cached kernel is a folder named after its line, with three files: `archive` (where it came from), `vmlinuz` and `initrd` (busybox
+//! and the modules a guest needs). It is made under another name and renamed, so it is whole or absent. Archives stay
+//! in `downloads/` until their kernel is ready, so a run that is cut off fetches none of them twice.
 
 use std::{
     fs::{self, File},
@@ -28,17 +28,24 @@ pub(crate) const LINES: &[Line] = &[
 ];
 
 /// Changes whenever a cached kernel must be made anew, because its initramfs holds something else.
-const RECIPE: &str = "1";
+const RECIPE: &str = "2";
 
 /// A kernel that can be booted.
 #[derive(Debug, Clone)]
 pub(crate) struct Kernel {
-    /// The release as `uname -r` will print it.
-    pub(crate) release: String,
+    /// The archive it came from.
+    archive: String,
     /// The compressed kernel.
     pub(crate) vmlinuz: PathBuf,
     /// The initramfs without `init`.
     pub(crate) initrd: PathBuf,
+}
+
+impl Kernel {
+    /// The version of the package, for example `6.1.192-3`.
+    pub(crate) fn version(&self) -> &str {
+        debian::version_of(&self.archive)
+    }
 }
 
 /// The folder of all cached kernels.
@@ -67,10 +74,10 @@ impl Cache {
     /// The cached kernel of a line, if it is there and of the present recipe.
     pub(crate) fn get(&self, line: Line) -> Option<Kernel> {
         let folder = self.0.join(line.name);
-        let text = fs::read_to_string(folder.join("release")).ok()?;
-        let (recipe, release) = text.trim().split_once(' ')?;
+        let text = fs::read_to_string(folder.join("archive")).ok()?;
+        let (recipe, archive) = text.trim().split_once(' ')?;
         (recipe == RECIPE).then(|| Kernel {
-            release: release.to_owned(),
+            archive: archive.to_owned(),
             vmlinuz: folder.join("vmlinuz"),
             initrd: folder.join("initrd"),
         })
@@ -95,23 +102,23 @@ impl Cache {
             return Ok(kernel);
         }
         let image = debian::kernel_image(line.name, line.meta)?;
-        let release = image.trim_start_matches("linux-image-").to_owned();
-        if let Some(kernel) = cached.filter(|kernel| kernel.release == release) {
-            say!("{}: {release} is the newest", line.name);
+        let archive = debian::archive_name(&image)?;
+        if let Some(kernel) = cached.filter(|kernel| kernel.archive == archive) {
+            say!("{}: {} is the newest", line.name, kernel.version());
             return Ok(kernel);
         }
-        self.make(line, &image, &release)
+        self.make(line, &image, &archive)
     }
 
-    fn make(&self, line: Line, image: &str, release: &str) -> Result<Kernel, Error> {
+    fn make(&self, line: Line, image: &str, archive_name: &str) -> Result<Kernel, Error> {
         let downloads = self.0.join("downloads");
         make_folder(&downloads)?;
         say!("{}: fetching {image}", line.name);
         debian::download(image, &downloads)?;
-        let archive = find(&downloads, |name| name.starts_with(&format!("{image}_")) && name.ends_with(".deb"))?
-            .ok_or_else(|| Error::Incomplete { package: image.to_owned(), what: "archive".to_owned() })?;
+        let archive = downloads.join(archive_name);
+        let release = image.trim_start_matches("linux-image-");
 
-        say!("{}: preparing {release}", line.name);
+        say!("{}: preparing it", line.name);
         let unfinished = self.0.join(format!("{}.unfinished", line.name));
         remove(&unfinished)?;
         let root = unfinished.join("root");
@@ -130,8 +137,8 @@ impl Cache {
         command::output(Command::new("depmod").arg("-b").arg(&root).arg(release))?;
         initramfs::pack_base(&root, release, &unfinished)?;
         remove(&root)?;
-        let stamp = unfinished.join("release");
-        fs::write(&stamp, format!("{RECIPE} {release}\n")).map_err(Error::file("writing", stamp))?;
+        let stamp = unfinished.join("archive");
+        fs::write(&stamp, format!("{RECIPE} {archive_name}\n")).map_err(Error::file("writing", stamp))?;
 
         let folder = self.0.join(line.name);
         remove(&folder)?;
@@ -185,10 +192,10 @@ mod tests {
         assert!(cache.get(line).is_none());
         fs::create_dir(&folder).unwrap();
         assert!(cache.get(line).is_none());
-        fs::write(folder.join("release"), "0 6.1.0-1-cloud-amd64\n").unwrap();
+        fs::write(folder.join("archive"), "0 image_6.1.9-1_amd64.deb\n").unwrap();
         assert!(cache.get(line).is_none());
-        fs::write(folder.join("release"), format!("{RECIPE} 6.1.0-1-cloud-amd64\n")).unwrap();
-        assert_eq!(cache.get(line).unwrap().release, "6.1.0-1-cloud-amd64");
+        fs::write(folder.join("archive"), format!("{RECIPE} image_6.1.9-1_amd64.deb\n")).unwrap();
+        assert_eq!(cache.get(line).unwrap().version(), "6.1.9-1");
     }
 
     #[test]

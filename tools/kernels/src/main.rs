@@ -141,7 +141,7 @@ fn fetch(targets: &[Target], refresh: bool) -> Result<(), Error> {
     for target in targets {
         if let Target::Guest(line) = target {
             let kernel = cache.fetch(*line, refresh)?;
-            say!("{}: {}", line.name, kernel.release);
+            say!("{}: {}", line.name, kernel.version());
         }
     }
     Ok(())
@@ -154,7 +154,7 @@ fn list() -> Result<(), Error> {
         let (release, state) = match target {
             Target::Native => (native::release()?, "running"),
             Target::Guest(line) => match cache.get(line) {
-                Some(kernel) => (kernel.release, "cached"),
+                Some(kernel) => (kernel.version().to_owned(), "cached"),
                 None => ("-".to_owned(), "not fetched"),
             },
         };

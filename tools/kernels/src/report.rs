@@ -9,8 +9,8 @@ use crate::outcome::{Counts, Verified};
 pub(crate) struct Row {
     /// The kernel line, or `native`.
     pub(crate) kernel: String,
-    /// The release, when it is known.
-    pub(crate) release: String,
+    /// The version of its package, or the release of the running one.
+    pub(crate) version: String,
     /// Its tests.
     pub(crate) counts: Counts,
     /// From the start of the boot to the end of the report.
@@ -47,7 +47,7 @@ pub(crate) fn kernels(rows: &[Row]) -> String {
     cells.extend(rows.iter().map(|row| {
         vec![
             row.kernel.clone(),
-            row.release.clone(),
+            row.version.clone(),
             row.counts.passed.to_string(),
             row.counts.failed.to_string(),
             row.counts.skipped.to_string(),
@@ -73,20 +73,20 @@ mod tests {
 
     #[test]
     fn kernels_are_laid_out_in_columns() {
-        let row = |kernel: &str, release: &str, passed, note: &str| Row {
+        let row = |kernel: &str, version: &str, passed, note: &str| Row {
             kernel: kernel.to_owned(),
-            release: release.to_owned(),
+            version: version.to_owned(),
             counts: Counts { passed, failed: 0, skipped: 1 },
             took: Duration::from_millis(1250),
             note: note.to_owned(),
             verified: Vec::new(),
         };
-        let rows = [row("native", "6.18.1", 7, ""), row("6.1", "6.1.0-57-cloud-amd64", 1234, "second boot")];
+        let rows = [row("native", "6.18.1", 7, ""), row("6.1", "6.1.192-3", 1234, "second boot")];
         assert_eq!(
             kernels(&rows),
-            "kernel  version               passed  failed  skipped  seconds\n\
-             native  6.18.1                     7       0        1      1.2\n\
-             6.1     6.1.0-57-cloud-amd64    1234       0        1      1.2  second boot\n"
+            "kernel  version    passed  failed  skipped  seconds\n\
+             native  6.18.1          7       0        1      1.2\n\
+             6.1     6.1.192-3    1234       0        1      1.2  second boot\n"
         );
     }
 

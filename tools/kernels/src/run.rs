@@ -123,7 +123,7 @@ fn native_row(plan: &Plan) -> Result<Row, Error> {
     let outcomes = native::run(&plan.tests, plan.limit)?;
     let row = Row {
         kernel: "native".to_owned(),
-        release,
+        version: release,
         counts: sum(&outcomes),
         took: begin.elapsed(),
         note: String::new(),
@@ -180,7 +180,7 @@ fn guest_rows(plan: &Plan) -> Result<Vec<Row>, Error> {
 }
 
 fn guest_row(plan: &Plan, line: Line, kernel: &kernel::Kernel) -> Result<Row, Error> {
-    say!("{}: booting {}", line.name, kernel.release);
+    say!("{}: booting {}", line.name, kernel.version());
     let begin = Instant::now();
     let mut report = guest::run(kernel, &plan.tests, plan.limit, line.name)?;
     let mut note = String::new();
@@ -195,13 +195,17 @@ fn guest_row(plan: &Plan, line: Line, kernel: &kernel::Kernel) -> Result<Row, Er
         report.outcomes.push(Outcome { name: test.name.clone(), code: None, output: String::new() });
     }
     let mut counts = sum(&report.outcomes);
-    if !report.faults.is_empty() {
+    // A guest that ran another kernel than its row says has shown nothing about this one.
+    if let Some(release) = report.release.filter(|release| !release.starts_with(&format!("{}.", line.name))) {
+        report.faults.push(format!("the guest runs {release}"));
+    }
+    if let Some(fault) = report.faults.first() {
         counts.failed += 1;
-        note = format!("the kernel reported a fault: {}", report.faults[0]);
+        note = format!("fault: {fault}");
     }
     let row = Row {
         kernel: line.name.to_owned(),
-        release: report.release.take().unwrap_or_else(|| kernel.release.clone()),
+        version: kernel.version().to_owned(),
         counts,
         took: begin.elapsed(),
         note,
@@ -216,7 +220,7 @@ fn missing_row(plan: &Plan, line: Line, reason: &str) -> Row {
     let one = Counts { skipped: u32::from(plan.allow_missing), failed: u32::from(!plan.allow_missing), passed: 0 };
     Row {
         kernel: line.name.to_owned(),
-        release: "-".to_owned(),
+        version: "-".to_owned(),
         counts: one,
         took: Duration::ZERO,
         note: format!("not run: {reason}"),

@@ -135,7 +135,7 @@ mod tests {
     fn row(kernel: &str, entries: &[(&str, u32)]) -> Row {
         Row {
             kernel: kernel.to_owned(),
-            release: String::new(),
+            version: String::new(),
             counts: crate::outcome::Counts::default(),
             took: std::time::Duration::ZERO,
             note: String::new(),
