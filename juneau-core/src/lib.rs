@@ -4,10 +4,12 @@
 //! is a value ([`verdict::Verdict`]), never an error.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod flow;
 pub mod id;
 pub mod layout;
 pub mod model;
 pub mod tables;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
+pub mod time;
 pub mod verdict;

@@ -18,7 +18,7 @@ use core::net::{IpAddr, Ipv4Addr};
 /// The routes of every table.
 pub trait Fib {
     /// What a read may end in; `Infallible` in memory.
-    type Error: core::error::Error;
+    type Error: core::error::Error + Send + Sync + 'static;
 
     /// The route of the longest prefix in `table` that covers `destination`.
     ///
@@ -30,7 +30,7 @@ pub trait Fib {
 /// Who is where.
 pub trait Endpoints {
     /// What a read may end in; `Infallible` in memory.
-    type Error: core::error::Error;
+    type Error: core::error::Error + Send + Sync + 'static;
 
     /// The record of an interface of this node. A record of kind 0 is none.
     ///
@@ -72,7 +72,7 @@ pub trait Endpoints {
 /// Who may talk to whom.
 pub trait Policies {
     /// What a read may end in; `Infallible` in memory.
-    type Error: core::error::Error;
+    type Error: core::error::Error + Send + Sync + 'static;
 
     /// The rule with exactly this key.
     ///
@@ -84,7 +84,7 @@ pub trait Policies {
 /// The write half: tables that follow what was decided.
 pub trait TablesMut {
     /// What a write may end in.
-    type Error: core::error::Error;
+    type Error: core::error::Error + Send + Sync + 'static;
 
     /// Writes one element, or removes it.
     ///

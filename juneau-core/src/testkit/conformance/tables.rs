@@ -1,4 +1,4 @@
-//! Suites that every implementation of the traits must pass.
+//! What every set of tables must do.
 
 use crate::layout::{
     Be16, Be32, EP_LOCAL, EP_POLICY_READY, Endpoint, EndpointKey, IDENTITY_ANY, INGRESS, Interface, KIND_POD, Mac,
