@@ -4,3 +4,5 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod kinds;
+pub mod source;
+pub mod view;

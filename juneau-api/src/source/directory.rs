@@ -1,0 +1,308 @@
+//! A directory of manifests as a source.
+//!
+//! [`Directory`] is the pure part: contents of files in, a view and problems out. What cannot be read keeps its last
+//! good version, so that a slip in an editor moves no packet; a file that is removed takes its objects with it.
+//! [`DirectorySource`] is the shell that reads files. Only names that end in `.yaml`, `.yml` or `.json` and do not
+//! begin with a dot count, so a writer makes a temporary file `.name` and renames it.
+
+use super::decode::{self, Rejected};
+use crate::view::{Key, Object, Origin, View};
+use juneau_core::model::Problem;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// What became of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It has this content.
+    Content(Vec<u8>),
+    /// It is there, but cannot be read, for this reason.
+    Unreadable(String),
+    /// It is gone.
+    Removed,
+}
+
+/// What a read yields.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Snapshot {
+    /// What exists.
+    pub view: View,
+    /// What is wrong with files and documents.
+    pub problems: Vec<Problem>,
+}
+
+/// Files and the objects that they hold.
+#[derive(Debug, Default)]
+pub struct Directory {
+    files: BTreeMap<PathBuf, File>,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    objects: BTreeMap<Key, (Object, u32)>,
+    problems: Vec<Problem>,
+}
+
+impl Directory {
+    /// No files.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes in what became of some files; the others stay as they are.
+    pub fn update(&mut self, changes: BTreeMap<PathBuf, Change>) {
+        for (path, change) in changes {
+            match change {
+                Change::Removed => {
+                    self.files.remove(&path);
+                }
+                Change::Unreadable(reason) => {
+                    let name = path.display().to_string();
+                    let file = self.files.entry(path).or_default();
+                    file.broken(&name, &format!("cannot be read: {reason}"), "make it readable, or remove it");
+                }
+                Change::Content(bytes) => {
+                    let name = path.display().to_string();
+                    self.files.entry(path).or_default().load(&name, &bytes);
+                }
+            }
+        }
+    }
+
+    /// What exists, and what is wrong. An object that stands in several places is taken from the first file by name.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        for (path, file) in &self.files {
+            let name: Arc<str> = path.display().to_string().into();
+            snapshot.problems.extend(file.problems.iter().cloned());
+            for (key, (object, document)) in &file.objects {
+                let origin = Origin { file: Arc::clone(&name), document: *document };
+                if let Err(first) = snapshot.view.insert(&key.name, object, origin.clone()) {
+                    snapshot.problems.push(
+                        Problem::new(
+                            key.to_string(),
+                            format!("stands in {first} as well, which is the one in force"),
+                            format!("remove it from {} or from {}", first.file, origin.file),
+                        )
+                        .at(origin.to_string()),
+                    );
+                }
+            }
+        }
+        snapshot
+    }
+}
+
+impl File {
+    /// All that was good stays.
+    fn broken(&mut self, name: &str, message: &str, remedy: &str) {
+        let kept = match self.objects.len() {
+            0 => String::new(),
+            1 => "; its last good object stays in force".to_owned(),
+            count => format!("; its last good {count} objects stay in force"),
+        };
+        self.problems = vec![Problem::new(format!("file {name}"), format!("{message}{kept}"), remedy)];
+    }
+
+    fn load(&mut self, name: &str, bytes: &[u8]) {
+        let documents = std::str::from_utf8(bytes).map_err(|error| error.to_string()).and_then(decode::documents);
+        let documents = match documents {
+            Ok(documents) => documents,
+            Err(error) => {
+                self.broken(name, &format!("is not YAML: {error}"), "mend it at that place");
+                return;
+            }
+        };
+        let file: Arc<str> = name.into();
+        let mut last_good = std::mem::take(&mut self.objects);
+        self.problems.clear();
+        let mut rejected = Vec::new();
+        for (index, value) in documents.into_iter().enumerate() {
+            let document = u32::try_from(index + 1).unwrap_or(u32::MAX);
+            let origin = Origin { file: Arc::clone(&file), document };
+            match decode::object(value) {
+                Ok((key, object)) => match self.objects.entry(key) {
+                    std::collections::btree_map::Entry::Vacant(free) => {
+                        free.insert((object, document));
+                    }
+                    std::collections::btree_map::Entry::Occupied(first) => self.problems.push(
+                        Problem::new(
+                            first.key().to_string(),
+                            format!("stands in {file}, document {} as well, which is the one in force", first.get().1),
+                            "remove one of the two",
+                        )
+                        .at(origin.to_string()),
+                    ),
+                },
+                Err(reason) => rejected.push((reason, origin)),
+            }
+        }
+        // A good document of the same object ends the wait for the broken one, wherever in the file it stands.
+        last_good.retain(|key, _| !self.objects.contains_key(key));
+        for (mut reason, origin) in rejected {
+            let before = last_good.len();
+            match &reason {
+                Rejected::Object(key, _) => self.objects.extend(last_good.remove_entry(key)),
+                Rejected::Kind(name, _) => {
+                    let keys: Vec<Key> = last_good.keys().filter(|key| key.name == *name).cloned().collect();
+                    self.objects.extend(keys.iter().filter_map(|key| last_good.remove_entry(key)));
+                }
+                Rejected::Document(_) => self.objects.append(&mut last_good),
+            }
+            let problem = reason.problem_mut();
+            match before.saturating_sub(last_good.len()) {
+                0 => {}
+                1 => problem.message.push_str("; the last good version stays in force"),
+                count => problem.message.push_str(&format!("; {count} objects of the file stay as they were")),
+            }
+            problem.origin = origin.to_string();
+            self.problems.push(problem.clone());
+        }
+    }
+}
+
+/// Why a directory could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The directory itself.
+    #[error("directory {}: {source}", path.display())]
+    Directory {
+        /// Which one.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// What tells that a file is the one that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// A file's clock is coarse: a file that changed just before it was read may have changed again without a trace.
+    fn is_settled(&self, read_at: SystemTime) -> bool {
+        const COARSE: Duration = Duration::from_secs(1);
+        let Ok(seconds) = u64::try_from(self.changed.0) else { return false };
+        read_at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .is_ok_and(|now| now > Duration::from_secs(seconds) + COARSE + COARSE)
+    }
+}
+
+/// Reads a directory, again and again.
+#[derive(Debug)]
+pub struct DirectorySource {
+    path: PathBuf,
+    directory: Directory,
+    /// Files that were read, with their stamp if it can be relied on.
+    seen: BTreeMap<PathBuf, Option<Stamp>>,
+}
+
+impl DirectorySource {
+    /// A source over this directory; nothing is read yet.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), directory: Directory::new(), seen: BTreeMap::new() }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads what changed since the last time.
+    ///
+    /// # Errors
+    /// When the directory itself cannot be listed; what was read before stays. A file that cannot be read is a problem
+    /// in the snapshot.
+    pub fn read(&mut self) -> Result<Snapshot, SourceError> {
+        let failed = |source| SourceError::Directory { path: self.path.clone(), source };
+        let now = SystemTime::now();
+        let mut seen = BTreeMap::new();
+        let mut changes = BTreeMap::new();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = PathBuf::from(entry.file_name());
+            if !is_manifest(&name) {
+                continue;
+            }
+            match read_file(&entry.path(), self.seen.get(&name).copied().flatten()) {
+                Ok(Some((stamp, bytes))) => {
+                    seen.insert(name.clone(), Some(stamp).filter(|stamp| stamp.is_settled(now)));
+                    changes.insert(name, Change::Content(bytes));
+                }
+                Ok(None) => {
+                    let stamp = self.seen.get(&name).copied().flatten();
+                    seen.insert(name, stamp);
+                }
+                // Removed or renamed since the listing.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // A directory, pipe or device with such a name is none of ours.
+                Err(error) if error.kind() == io::ErrorKind::IsADirectory => {}
+                Err(error) => {
+                    seen.insert(name.clone(), None);
+                    changes.insert(name, Change::Unreadable(error.to_string()));
+                }
+            }
+        }
+        for name in self.seen.keys().filter(|name| !seen.contains_key(*name)) {
+            changes.insert(name.clone(), Change::Removed);
+        }
+        self.seen = seen;
+        self.directory.update(changes);
+        Ok(self.directory.snapshot())
+    }
+}
+
+/// Whether a file of this name is read.
+#[must_use]
+pub fn is_manifest(name: &Path) -> bool {
+    let visible = name.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."));
+    visible && name.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
+}
+
+/// The content, or nothing if the file is the one that was read before.
+fn read_file(path: &Path, before: Option<Stamp>) -> io::Result<Option<(Stamp, Vec<u8>)>> {
+    use std::io::Read as _;
+    // Opening a pipe would wait for its writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let mut file = fs::File::open(path)?;
+    let metadata = file.metadata()?;
+    let stamp = Stamp::of(&metadata);
+    if before == Some(stamp) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(Some((stamp, bytes)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,5 @@
+//! Where a [`View`](crate::view::View) comes from.
+
+pub mod decode;
+pub mod directory;
+pub mod store;
