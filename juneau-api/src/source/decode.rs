@@ -60,8 +60,9 @@ pub fn documents(text: &str) -> Result<Vec<Value>, String> {
 ///
 /// # Errors
 /// A problem about the document, when that cannot be told.
-pub fn identify(value: &Value) -> Result<Key, Rejected> {
-    let unreadable = |message: &str, remedy: &str| Rejected::Document(Problem::new("document", message, remedy));
+pub fn identify(value: &Value) -> Result<Key, Box<Rejected>> {
+    let unreadable =
+        |message: &str, remedy: &str| Box::new(Rejected::Document(Problem::new("document", message, remedy)));
     if !value.is_object() {
         return Err(unreadable("is not an object", "write one with apiVersion, kind and metadata.name"));
     }
@@ -77,7 +78,7 @@ pub fn identify(value: &Value) -> Result<Key, Rejected> {
     let mut name = ObjectName::new(namespace, name);
     let (Some(api_version), Some(kind)) = (text("/apiVersion"), text("/kind")) else {
         let problem = Problem::new(name.to_string(), "has no apiVersion or no kind", "set both");
-        return Err(Rejected::Kind(name, problem));
+        return Err(Box::new(Rejected::Kind(name, problem)));
     };
     let Some(kind) = Kind::find(api_version, kind) else {
         let problem = Problem::new(
@@ -85,7 +86,7 @@ pub fn identify(value: &Value) -> Result<Key, Rejected> {
             format!("kind {kind} of {api_version} is not known"),
             format!("known are {}", Kind::ALL.map(|k| format!("{} ({})", k, k.api_version())).join(", ")),
         );
-        return Err(Rejected::Kind(name, problem));
+        return Err(Box::new(Rejected::Kind(name, problem)));
     };
     if kind.is_namespaced() && name.namespace.is_empty() {
         "default".clone_into(&mut name.namespace);
@@ -94,7 +95,7 @@ pub fn identify(value: &Value) -> Result<Key, Rejected> {
     if !kind.is_namespaced() && !key.name.namespace.is_empty() {
         let key = Key { kind, name: ObjectName::new("", key.name.name) };
         let problem = Problem::new(key.to_string(), "the kind has no namespaces", "remove metadata.namespace");
-        return Err(Rejected::Object(key, problem));
+        return Err(Box::new(Rejected::Object(key, problem)));
     }
     if !is_subdomain(&key.name.name) || !(key.name.namespace.is_empty() || is_subdomain(&key.name.namespace)) {
         let problem = Problem::new(
@@ -102,7 +103,7 @@ pub fn identify(value: &Value) -> Result<Key, Rejected> {
             "is not a name that Kubernetes allows",
             "use lower-case letters, digits, '-' and '.', at most 253",
         );
-        return Err(Rejected::Document(problem));
+        return Err(Box::new(Rejected::Document(problem)));
     }
     Ok(key)
 }
@@ -123,7 +124,7 @@ fn is_subdomain(text: &str) -> bool {
 ///
 /// # Errors
 /// What is wrong, and how much is known about which object it is.
-pub fn object(mut value: Value) -> Result<(Key, Object), Rejected> {
+pub fn object(mut value: Value) -> Result<(Key, Object), Box<Rejected>> {
     let key = identify(&value)?;
     if key.kind.is_namespaced()
         && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
@@ -144,7 +145,7 @@ pub fn object(mut value: Value) -> Result<(Key, Object), Rejected> {
         Ok(object) => Ok((key, object)),
         Err((message, remedy)) => {
             let problem = Problem::new(key.to_string(), message, remedy);
-            Err(Rejected::Object(key, problem))
+            Err(Box::new(Rejected::Object(key, problem)))
         }
     }
 }
@@ -178,7 +179,7 @@ fn strict<T: DeserializeOwned>(value: Value) -> Result<T, (String, String)> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<(Key, Object), Rejected> {
+    fn read(text: &str) -> Result<(Key, Object), Box<Rejected>> {
         object(documents(text).unwrap().remove(0))
     }
 
@@ -203,7 +204,7 @@ mod tests {
         let problem = error.problem();
         assert_eq!(problem.object, "Vpc/red");
         assert!(problem.message.starts_with("status.vpcID: "), "{problem}");
-        let Rejected::Object(key, _) = error else { panic!("{error:?}") };
+        let Rejected::Object(key, _) = *error else { panic!("{error:?}") };
         assert_eq!(key.to_string(), "Vpc/red");
     }
 

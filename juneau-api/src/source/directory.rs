@@ -148,7 +148,7 @@ impl File {
         last_good.retain(|key, _| !self.objects.contains_key(key));
         for (mut reason, origin) in rejected {
             let before = last_good.len();
-            match &reason {
+            match &*reason {
                 Rejected::Object(key, _) => self.objects.extend(last_good.remove_entry(key)),
                 Rejected::Kind(name, _) => {
                     let keys: Vec<Key> = last_good.keys().filter(|key| key.name == *name).cloned().collect();

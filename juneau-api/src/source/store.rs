@@ -241,7 +241,7 @@ fn wanted(text: &str, strict: bool) -> Result<Vec<(Key, Value, String)>, StoreEr
         let values = decode::documents(&piece.text).map_err(StoreError::Yaml)?;
         for value in values {
             let key = if strict { decode::object(value.clone()).map(|(key, _)| key) } else { decode::identify(&value) };
-            match key {
+            match key.map_err(|rejected| *rejected) {
                 Ok(key) => objects.push((key, value, piece.text.clone())),
                 // What is to be removed need not be right.
                 Err(Rejected::Object(key, _)) if !strict => objects.push((key, value, piece.text.clone())),
@@ -274,7 +274,7 @@ fn split(text: &str) -> Vec<Piece> {
         let content = match decode::documents(&text) {
             Ok(mut values) => match (values.pop(), values.is_empty()) {
                 (None, _) => Content::Empty,
-                (Some(value), true) => match decode::identify(&value) {
+                (Some(value), true) => match decode::identify(&value).map_err(|rejected| *rejected) {
                     Ok(key) | Err(Rejected::Object(key, _)) => Content::Object(key, value),
                     Err(_) => Content::Other,
                 },
