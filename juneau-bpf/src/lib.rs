@@ -1,1 +1,31 @@
-//! Placeholder.
+//! The kernel's half of Juneau: loads, attaches, pins, adopts and upgrades the BPF programs and maps, and implements
+//! `juneau-core`'s traits over the maps.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr))]
+
+mod attach;
+mod bpffs;
+mod clock;
+mod counters;
+mod dataplane;
+mod error;
+pub mod failpoint;
+mod generation;
+mod map;
+mod object;
+mod sys;
+mod tables;
+#[cfg(test)]
+mod testing;
+
+pub use attach::{AttachPoint, Attachment, ForeignProgram, Mechanism};
+pub use clock::{Clock, JIFFIES_PER_STAMP};
+pub use counters::{Counters, ExitCount, TrafficCount};
+pub use dataplane::{AttachMode, Dataplane, LoadId, NodeConfig, Options};
+pub use error::{Error, MapShape, Result};
+pub use generation::{Generations, HotLine};
+pub use map::{Element, Map, Mode};
+pub use object::MapSizes;
+pub use tables::KernelTables;
+
+/// The object that the build compiles from `bpf-src`.
+const OBJECT: &[u8] = &[];
