@@ -4,6 +4,7 @@
 //! is a value ([`verdict::Verdict`]), never an error.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod compile;
 pub mod flow;
 pub mod id;
 pub mod layout;

@@ -74,8 +74,8 @@ pub struct Subnet {
     pub gateway: IpAddr,
     /// The gateway's MAC address, the same on every node.
     pub gateway_mac: MacAddr,
-    /// The route table of what its endpoints send.
-    pub table: TableId,
+    /// The route table of what its endpoints send; without one they reach nothing.
+    pub table: Option<TableId>,
     /// Where it was read.
     pub origin: String,
 }
