@@ -27,5 +27,6 @@ pub use map::{Element, Map, Mode};
 pub use object::MapSizes;
 pub use tables::KernelTables;
 
-/// The object that the build compiles from `bpf-src`.
-const OBJECT: &[u8] = &[];
+/// The object file that the build compiles from `bpf-src`: what [`Options::object`] is by default. Its type
+/// information describes every map and every value of the ABI.
+pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/juneau.bpf.o"));

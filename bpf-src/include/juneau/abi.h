@@ -202,4 +202,5 @@ enum jn_limit {
 	JN_ENCAP_OVERHEAD = 50,      /* Ethernet 14, IPv4 20, UDP 8, VXLAN 8 */
 	JN_QUOTE_L4_MAX = 28,        /* bytes of layer 4 quoted in an ICMP error */
 	JN_INTERFACES = 8192,        /* ifindexes below this lie in an array, others in a hash */
+	JN_TRAIL_STEPS = 64,         /* elements of jn_trail */
 };

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What both hooks' miss programs begin with: the record as a whole, whether it holds, and who opened the flow. */
+#pragma once
+#include "emit.h"
+#include "route.h"
+
+/* The record of the packet's key into context->old, and what it is worth into context->found. */
+static __always_inline struct jn_flow *jn_flow_find(struct jn_context *context)
+{
+	struct jn_packet *packet = &context->packet;
+	struct jn_flow *old = &context->old;
+	struct jn_flow *entry;
+
+	context->found = JN_FOUND_NONE;
+	entry = bpf_map_lookup_elem(&jn_flows, &packet->key.key);
+	if (!entry || !jn_flow_copy(old, entry, jn_fold(&packet->key), sizeof(*old)))
+		return 0;
+	if (jn_flow_reused(packet, old->flags)) {
+		context->found = JN_FOUND_REUSED;
+	} else if (jn_flow_current(entry, old)) {
+		context->found = JN_FOUND_CURRENT;
+		if ((old->flags & (JN_FLOW_REPLY | JN_FLOW_EMBRYONIC)) == (JN_FLOW_REPLY | JN_FLOW_EMBRYONIC))
+			jn_flow_answered(entry, old);
+	} else {
+		context->found = JN_FOUND_STALE;
+	}
+	return entry;
+}
+
+/* Whether the found record keeps being what it is: its flags and its peer stay. */
+static __always_inline int jn_found_kept(const struct jn_context *context)
+{
+	return context->found == JN_FOUND_STALE || context->found == JN_FOUND_CURRENT;
+}
+
+/* The tuple of the direction that opened the flow. Returns whether this packet is the other direction's. */
+static __always_inline int jn_original(struct jn_context *context)
+{
+	const struct jn_flow_key *key = &context->packet.key.key;
+	struct jn_flow_key *original = &context->original;
+	int reply = jn_found_kept(context) && context->old.flags & JN_FLOW_REPLY;
+
+	original->scope = key->scope;
+	original->source = reply ? key->destination : key->source;
+	original->destination = reply ? key->source : key->destination;
+	original->source_port = reply ? key->destination_port : key->source_port;
+	original->destination_port = reply ? key->source_port : key->destination_port;
+	return reply;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Emit: the only place that changes and redirects packets that are delivered. */
+#pragma once
+#include "commit.h"
+
+static __always_inline __u16 jn_checksum_fold(__u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+/* TTL and checksum (RFC 1624). */
+static __always_inline void jn_ttl_decrease(struct jn_ipv4 *ip, __u32 by)
+{
+	__u32 check;
+
+	if (!by)
+		return;
+	ip->ttl -= by;
+	check = ip->check + bpf_htons((__u16)(by << 8));
+	ip->check = check + (check >= 0xffff);
+}
+
+/* Marks an ECN-capable inner packet (RFC 6040). */
+static __always_inline void jn_mark_ce(struct jn_ipv4 *ip)
+{
+	__u16 before = *(__u16 *)ip;
+
+	ip->tos |= ECN_CE;
+	ip->check = jn_checksum_fold((__u16)~ip->check + (__u16)~before + *(__u16 *)ip);
+}
+
+/* Into the Pod behind `ifindex`. Its stack takes what is addressed to this host only. */
+static __always_inline int jn_into_pod(struct __sk_buff *skb, __u32 ifindex)
+{
+	if (skb->pkt_type != PACKET_HOST)
+		bpf_skb_change_type(skb, PACKET_HOST);
+	return bpf_redirect_peer(ifindex, 0);
+}
+
+static __always_inline int jn_emit_device(struct __sk_buff *skb, struct jn_context *context,
+					  const struct jn_flow *flow, const struct jn_packet *packet, __u32 cause)
+{
+	struct bpf_tunnel_key key = {
+		.tunnel_id = flow->vni,
+		.remote_ipv4 = bpf_ntohl(flow->vtep),
+		.tunnel_tos = packet->tos,
+		.tunnel_ttl = 64,
+	};
+	__u64 flags = BPF_F_ZERO_CSUM_TX;
+
+	if (packet->flags & JN_PACKET_DF)
+		flags |= BPF_F_DONT_FRAGMENT;
+	if (bpf_skb_set_tunnel_key(skb, &key, sizeof(key), flags))
+		return jn_drop(skb, context, JN_HOOK_POD, JN_ENCAPSULATION);
+	jn_verdict(context, JN_HOOK_POD, JN_ACT_DEVICE, JN_OK, 0, 0, flow->vtep, flow->vni);
+	jn_count_device(cause);
+	jn_count_traffic(flow->vpc_index, JN_FROM_POD, packet->frame);
+	return bpf_redirect(jn_config.vxlan_ifindex, 0);
+}
+
+static __always_inline int jn_emit_encap(struct __sk_buff *skb, struct jn_context *context,
+					 const struct jn_flow *flow, const struct jn_packet *packet)
+{
+	__u64 flags = BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_ENCAP_L2_ETH |
+		      BPF_F_ADJ_ROOM_ENCAP_L2(sizeof(struct jn_ethernet)) | BPF_F_ADJ_ROOM_FIXED_GSO;
+	struct bpf_redir_neigh next_hop = { .nh_family = AF_INET, .ipv4_nh = flow->ifindex };
+	__u32 length = packet->frame + JN_ENCAP_OVERHEAD - sizeof(struct jn_ethernet);
+	struct jn_ethernet *outer, *inner;
+	struct jn_vxlan *vxlan;
+	struct jn_ipv4 *ip;
+	struct jn_udp *udp;
+	__be32 source = jn_config.vtep;
+	void *end;
+
+	if (JN_UNLIKELY(!(packet->flags & JN_PACKET_DF) && packet->size > flow->mtu))
+		return jn_emit_device(skb, context, flow, packet, JN_DEVICE_MTU);
+	if (JN_UNLIKELY(length > 65535))
+		return jn_emit_device(skb, context, flow, packet, JN_DEVICE_LENGTH);
+	if (bpf_skb_adjust_room(skb, JN_ENCAP_OVERHEAD, BPF_ADJ_ROOM_MAC, flags))
+		return jn_emit_device(skb, context, flow, packet, JN_DEVICE_REFUSED);
+	outer = jn_data(skb);
+	end = jn_data_end(skb);
+	ip = (void *)(outer + 1);
+	udp = (void *)(ip + 1);
+	vxlan = (void *)(udp + 1);
+	inner = (void *)(vxlan + 1);
+	if ((void *)(inner + 1) > end)
+		return jn_drop(skb, context, JN_HOOK_POD, JN_ENCAPSULATION);
+	/* The outer MACs are written when the neighbour is resolved. */
+	outer->type = bpf_htons(ETH_P_IP);
+	ip->version_length = 0x45;
+	ip->tos = packet->tos;
+	ip->length = bpf_htons(length);
+	ip->id = 0;
+	ip->fragment = bpf_htons(IP_DF);
+	ip->ttl = 64;
+	ip->protocol = IPPROTO_UDP;
+	ip->check = jn_checksum_fold(bpf_htons(0x4500 | packet->tos) + bpf_htons(length) + bpf_htons(IP_DF) +
+					    bpf_htons(64 << 8 | IPPROTO_UDP) + (source & 0xffff) + (source >> 16) +
+					    (flow->vtep & 0xffff) + (flow->vtep >> 16));
+	ip->source = source;
+	ip->destination = flow->vtep;
+	udp->source = flow->outer_port;
+	udp->destination = jn_config.vxlan_port;
+	udp->length = bpf_htons(length - sizeof(struct jn_ipv4));
+	udp->check = 0;
+	vxlan->flags = bpf_htonl(0x08000000);
+	vxlan->vni = bpf_htonl(flow->vni << 8);
+	jn_mac_copy(inner->destination, flow->dmac);
+	jn_mac_copy(inner->source, flow->smac);
+	inner->type = bpf_htons(ETH_P_IP);
+	jn_verdict(context, JN_HOOK_POD, JN_ACT_ENCAP, JN_OK, 0, 0, flow->vtep, flow->vni);
+	jn_count_traffic(flow->vpc_index, JN_FROM_POD, packet->frame);
+	return bpf_redirect_neigh(jn_config.underlay_ifindex, &next_hop, sizeof(next_hop), 0);
+}
+
+/* A Pod's packet. `ethernet` and `ip` are its readable headers. */
+static __always_inline int jn_emit_pod(struct __sk_buff *skb, struct jn_context *context, const struct jn_flow *flow,
+				       const struct jn_packet *packet, struct jn_ethernet *ethernet,
+				       struct jn_ipv4 *ip)
+{
+	jn_step(context, JN_STAGE_EMIT, flow->kind, flow->ifindex, flow->vtep, flow->vni, flow->ttl_decrement);
+	jn_ttl_decrease(ip, flow->ttl_decrement);
+	jn_mac_copy(ethernet->destination, flow->dmac);
+	jn_mac_copy(ethernet->source, flow->smac);
+	if (flow->kind != JN_EGRESS_PEER)
+		return jn_emit_encap(skb, context, flow, packet);
+	jn_verdict(context, JN_HOOK_POD, JN_ACT_PEER, JN_OK, 0, flow->ifindex, 0, 0);
+	jn_count_traffic(flow->vpc_index, JN_FROM_POD, packet->frame);
+	return jn_into_pod(skb, flow->ifindex);
+}
+
+/* A packet from another node, in either of the overlay's hooks. */
+static __always_inline int jn_emit_overlay(struct __sk_buff *skb, struct jn_context *context, __u32 hook,
+					   const struct jn_flow *flow, const struct jn_packet *packet)
+{
+	jn_step(context, JN_STAGE_EMIT, flow->kind, flow->ifindex, flow->vtep, flow->vni, hook);
+	if (hook == JN_HOOK_OVERLAY) {
+		__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET;
+		struct jn_ethernet *ethernet;
+		struct jn_ipv4 *ip;
+
+		if (jn_config.flags & JN_CONFIG_DECAP_FLAG)
+			flags |= BPF_F_ADJ_ROOM_DECAP_L4_UDP;
+		if (bpf_skb_adjust_room(skb, -JN_OUTER, BPF_ADJ_ROOM_MAC, flags))
+			return jn_drop(skb, context, hook, JN_DECAPSULATION);
+		/* What was verified of the outer packet holds for the inner one. */
+		bpf_csum_level(skb, BPF_CSUM_LEVEL_DEC);
+		ethernet = jn_data(skb);
+		ip = (void *)(ethernet + 1);
+		if ((void *)(ip + 1) > jn_data_end(skb))
+			return jn_drop(skb, context, hook, JN_DECAPSULATION);
+		((__u32 *)ethernet)[0] = packet->macs[0];
+		((__u32 *)ethernet)[1] = packet->macs[1];
+		((__u32 *)ethernet)[2] = packet->macs[2];
+		if (packet->flags & JN_PACKET_CE)
+			jn_mark_ce(ip);
+	}
+	jn_verdict(context, hook, JN_ACT_PEER, JN_OK, 0, flow->ifindex, 0, 0);
+	jn_count_traffic(flow->vpc_index, JN_FROM_OVERLAY, packet->frame);
+	return jn_into_pod(skb, flow->ifindex);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Policy: what the sender may send and the receiver may take, about the tuple that opened the flow. */
+#pragma once
+#include "tables.h"
+
+/* One side of a flow as policy sees it. */
+struct jn_side {
+	__u32 identity;
+	__u32 policy;
+	__u32 flags; /* JN_EP_*; 0 for an endpoint that is not known or not on this node */
+};
+
+static __always_inline int jn_policy_probe(struct jn_context *context, struct jn_policy_key *key)
+{
+	const struct jn_policy *rule;
+	__u32 action, number;
+
+	rule = bpf_map_lookup_elem(&jn_policies, key);
+	if (!rule)
+		return JN_POLICY_NONE;
+	action = rule->action;
+	number = rule->rule;
+	jn_barrier();
+	/* A rule that is being replaced closes. */
+	if (bpf_map_lookup_elem(&jn_policies, key) != (const void *)rule)
+		action = JN_POLICY_DENY;
+	jn_step(context, JN_STAGE_POLICY, action, key->identity, key->peer, number, key->direction);
+	return action == JN_POLICY_ALLOW ? JN_POLICY_ALLOW : JN_POLICY_DENY;
+}
+
+/* The first rule that exists decides; none refuses. */
+static __always_inline int jn_policy_side(struct jn_context *context, const struct jn_side *own, __u32 peer,
+					  __u32 direction)
+{
+	struct jn_policy_key key = {
+		.identity = own->identity,
+		.policy = own->policy,
+		.direction = direction,
+	};
+	__u8 protocol = context->packet.protocol;
+	__be16 port = 0;
+	int action;
+
+	if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)
+		port = context->original.destination_port;
+	if (peer != JN_IDENTITY_UNKNOWN) {
+		key.peer = peer;
+		key.protocol = protocol;
+		key.port = port;
+		action = jn_policy_probe(context, &key);
+		if (action)
+			return action == JN_POLICY_ALLOW;
+		key.protocol = 0;
+		key.port = 0;
+		action = jn_policy_probe(context, &key);
+		if (action)
+			return action == JN_POLICY_ALLOW;
+	}
+	key.peer = (__u32)JN_IDENTITY_ANY;
+	key.protocol = protocol;
+	key.port = port;
+	action = jn_policy_probe(context, &key);
+	if (action)
+		return action == JN_POLICY_ALLOW;
+	key.protocol = 0;
+	key.port = 0;
+	action = jn_policy_probe(context, &key);
+	if (action)
+		return action == JN_POLICY_ALLOW;
+	jn_step(context, JN_STAGE_POLICY, JN_POLICY_NONE, own->identity, peer, 0, direction);
+	return 0;
+}
+
+/* `sender` is asked about `destination_identity`, `receiver` about `source_identity`; each only on this node. */
+static __always_inline int jn_policy(struct jn_context *context, const struct jn_side *sender,
+				     __u32 source_identity, const struct jn_side *receiver,
+				     __u32 destination_identity)
+{
+	if (((sender->flags & (JN_EP_LOCAL | JN_EP_POLICY_READY)) == JN_EP_LOCAL) ||
+	    ((receiver->flags & (JN_EP_LOCAL | JN_EP_POLICY_READY)) == JN_EP_LOCAL))
+		return JN_POLICY_NOT_READY;
+	if (sender->flags & JN_EP_LOCAL && !jn_policy_side(context, sender, destination_identity, JN_EGRESS))
+		return JN_POLICY_EGRESS;
+	if (receiver->flags & JN_EP_LOCAL && !jn_policy_side(context, receiver, source_identity, JN_INGRESS))
+		return JN_POLICY_INGRESS;
+	return JN_OK;
+}
+
+/* A side by address. */
+static __always_inline void jn_side_find(struct jn_context *context, __be32 address, struct jn_side *side)
+{
+	if (jn_endpoint(context->vpc, address, &context->other)) {
+		side->identity = context->other.identity;
+		side->policy = context->other.policy;
+		side->flags = context->other.flags;
+	} else {
+		side->identity = JN_IDENTITY_UNKNOWN;
+		side->policy = 0;
+		side->flags = 0;
+	}
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Route and deliver: from a destination to what a record holds about the way there. */
+#pragma once
+#include "policy.h"
+
+/* Who sends, for routing. */
+struct jn_sender {
+	__u32 table;
+	__u32 vni;
+	__u32 ifindex;
+	__be32 gateway;
+	const __u8 *mac;
+};
+
+/* Finds context->target. `connected`: the route is the destination's own Subnet's. */
+static __always_inline int jn_route(struct jn_context *context, const struct jn_sender *sender, __be32 destination,
+				    int *connected)
+{
+	struct jn_route_key key = {
+		.prefix_length = 64,
+		.table = sender->table,
+		.address = destination,
+	};
+	const struct jn_route *route = bpf_map_lookup_elem(&jn_routes, &key);
+	__be32 address = destination;
+	__u32 missing = JN_NO_ENDPOINT;
+	__u32 kind;
+
+	if (!route) {
+		jn_step(context, JN_STAGE_ROUTE, JN_ROUTE_NONE, sender->table, destination, 0, 0);
+		return JN_NO_ROUTE;
+	}
+	kind = route->kind;
+	*connected = kind == JN_ROUTE_CONNECTED;
+	jn_step(context, JN_STAGE_ROUTE, kind, sender->table, destination, route->vni, route->next_hop);
+	if (kind == JN_ROUTE_CONNECTED) {
+		if (destination == sender->gateway)
+			return JN_GATEWAY;
+	} else if (kind == JN_ROUTE_ENDPOINT) {
+		address = route->next_hop;
+		missing = JN_ROUTE_UNREACHABLE;
+	} else {
+		return JN_ROUTE_UNREACHABLE;
+	}
+	if (!jn_endpoint(context->vpc, address, &context->target))
+		return missing;
+	if (context->target.flags & JN_EP_LOCAL && context->target.ifindex == sender->ifindex)
+		return JN_ROUTE_UNREACHABLE;
+	return JN_OK;
+}
+
+/* Fills the way to context->target into `flow`. The VTEP's generation is read here, before its table, and replaces the one in slot 3. */
+static __always_inline int jn_deliver(struct jn_context *context, const struct jn_sender *sender, int connected,
+				      struct jn_flow *flow)
+{
+	const struct jn_endpoint *target = &context->target;
+	int same = connected && target->vni == sender->vni;
+
+	flow->vni = target->vni;
+	flow->mtu = target->mtu;
+	flow->ttl_decrement = !same;
+	jn_mac_copy(flow->dmac, target->mac);
+	jn_mac_copy(flow->smac, same ? sender->mac : target->gateway_mac);
+	if (target->flags & JN_EP_LOCAL) {
+		flow->kind = JN_EGRESS_PEER;
+		flow->ifindex = target->ifindex;
+	} else {
+		__be32 address = target->vtep;
+		const struct jn_vtep *vtep;
+		__u32 mtu;
+
+		jn_generation_add(context, flow, 3, jn_generation_vtep(address));
+		vtep = bpf_map_lookup_elem(&jn_vteps, &address);
+		if (!vtep)
+			return JN_NO_ENDPOINT;
+		mtu = jn_underlay_mtu(address, vtep->mtu);
+		mtu = mtu > JN_ENCAP_OVERHEAD ? mtu - JN_ENCAP_OVERHEAD : 0;
+		if (mtu < flow->mtu)
+			flow->mtu = mtu;
+		flow->kind = JN_EGRESS_ENCAP;
+		flow->vtep = address;
+		flow->ifindex = vtep->next_hop;
+	}
+	jn_step(context, JN_STAGE_DELIVER, flow->kind, flow->ifindex, flow->vtep, flow->vni, flow->mtu);
+	return JN_OK;
+}

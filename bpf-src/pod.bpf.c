@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Hook POD: a Pod's host veth, ingress. Everything a Pod sends. */
+#include "lib/icmp.h"
+#include "lib/arp.h"
+
+/* What of a packet is readable when parsing begins: Ethernet, IPv4, TCP without options. */
+enum { JN_PARSED = sizeof(struct jn_ethernet) + sizeof(struct jn_ipv4) + sizeof(struct jn_tcp) };
+
+/* Rules 2 to 10 but the flow. */
+static __always_inline int jn_pod_parse(struct __sk_buff *skb, struct jn_context *context,
+					const struct jn_interface *interface, struct jn_packet *packet,
+					struct jn_ethernet **ethernet, struct jn_ipv4 **ip)
+{
+	__u32 scope = interface->vpc;
+	void *data, *end;
+	__u32 ports = 0;
+	__be16 type;
+	int reason;
+
+	if (skb->vlan_present)
+		return JN_VLAN;
+	jn_pull(skb, JN_PARSED, &data, &end);
+	*ethernet = data;
+	if ((void *)(*ethernet + 1) > end)
+		return JN_MALFORMED;
+	type = (*ethernet)->type;
+	if (JN_UNLIKELY(type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD)))
+		return JN_VLAN;
+	if (!jn_mac_equal((*ethernet)->source, interface->mac))
+		return JN_SOURCE_MAC;
+	if (JN_UNLIKELY(type != bpf_htons(ETH_P_IP))) {
+		if (type == bpf_htons(ETH_P_ARP))
+			return JN_NEXT + JN_TAIL_POD_ARP;
+		return type == bpf_htons(ETH_P_IPV6) ? JN_IPV6 : JN_ETHERTYPE;
+	}
+	packet->frame = skb->len;
+	*ip = (void *)(*ethernet + 1);
+	reason = jn_parse_ipv4(*ip, end, packet->frame - sizeof(**ethernet), skb->gso_size, packet);
+	if (reason)
+		return reason;
+	if (JN_UNLIKELY((*ip)->source != interface->address)) {
+		if (!(interface->flags & JN_EP_ROUTER) || jn_forbidden((*ip)->source))
+			return JN_SOURCE_ADDRESS;
+		packet->flags |= JN_PACKET_TRANSIT;
+		scope = (skb->ifindex & JN_SCOPE_MASK) | JN_SCOPE_TRANSIT;
+	}
+	if (jn_forbidden((*ip)->destination))
+		return JN_DESTINATION;
+	if (!(interface->flags & JN_EP_POLICY_READY))
+		return JN_POLICY_NOT_READY;
+	if (!(packet->flags & JN_PACKET_LATER))
+		reason = jn_parse_l4(*ip, end, packet, &ports);
+	jn_key_set(&packet->key, scope, packet->protocol, (*ip)->source, (*ip)->destination, ports);
+	jn_step(context, JN_STAGE_PARSE, reason, packet->key.key.scope, (*ip)->source, (*ip)->destination, ports);
+	if (reason)
+		return reason;
+	if (JN_UNLIKELY(packet->flags & (JN_PACKET_FIRST | JN_PACKET_LATER | JN_PACKET_ICMP_ERROR))) {
+		if (packet->flags & JN_PACKET_LATER)
+			return JN_NEXT + JN_TAIL_POD_FRAGMENT;
+		if (packet->flags & JN_PACKET_ICMP_ERROR)
+			return JN_NEXT + JN_TAIL_POD_ICMP;
+		return JN_NEXT + JN_TAIL_POD_DECIDE;
+	}
+	return JN_OK;
+}
+
+/* What a record says against a packet that finds it. */
+static __always_inline int jn_pod_fits(const struct jn_flow *flow, const struct jn_packet *packet)
+{
+	if (flow->kind == JN_EGRESS_UNRESOLVED)
+		return 0;
+	if (flow->ttl_decrement && packet->ttl <= flow->ttl_decrement)
+		return 0;
+	return packet->size <= flow->mtu || (!(packet->flags & JN_PACKET_DF) && flow->kind == JN_EGRESS_ENCAP);
+}
+
+SEC("tc")
+int jn_pod(struct __sk_buff *skb)
+{
+	struct jn_context *context = jn_context();
+	const struct jn_interface *interface;
+	struct jn_ethernet *ethernet;
+	struct jn_packet packet;
+	struct jn_flow *entry;
+	struct jn_flow *flow;
+	struct jn_ipv4 *ip;
+	int reason;
+
+	if (!context)
+		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	packet.key.word[0] = 0;
+	packet.key.word[1] = 0;
+	context->vpc = 0;
+	context->verdict.slow = 0;
+	if (jn_config.dry_run)
+		context->steps = 0;
+	interface = jn_interface(skb->ifindex);
+	reason = JN_NO_INTERFACE;
+	if (!interface)
+		goto drop;
+	context->vpc = interface->vpc;
+	reason = jn_pod_parse(skb, context, interface, &packet, &ethernet, &ip);
+	if (reason >= JN_NEXT)
+		goto next;
+	if (reason)
+		goto drop;
+
+	reason = JN_NEXT + JN_TAIL_POD_DECIDE;
+	flow = &context->flow;
+	entry = bpf_map_lookup_elem(&jn_flows, &packet.key.key);
+	if (!entry || !jn_flow_copy(flow, entry, jn_fold(&packet.key), JN_FLOW_HOT))
+		goto next;
+	if (flow->epoch != JN_READ(jn_hot.epoch) || !jn_pod_fits(flow, &packet) ||
+	    (flow->flags & (JN_FLOW_REPLY | JN_FLOW_EMBRYONIC)) == (JN_FLOW_REPLY | JN_FLOW_EMBRYONIC) ||
+	    jn_flow_reused(&packet, flow->flags))
+		goto next;
+	jn_flow_touch(entry, flow, &packet);
+	jn_step(context, JN_STAGE_FLOW, JN_FOUND_CURRENT, flow->flags, flow->stamp, flow->epoch, flow->vpc_index);
+	return jn_emit_pod(skb, context, flow, &packet, ethernet, ip);
+
+next:
+	context->packet = packet;
+	if (reason != JN_NEXT + JN_TAIL_POD_ARP)
+		context->packet.id = ip->id;
+	bpf_tail_call(skb, &jn_tails, reason - JN_NEXT);
+	reason = JN_MISSED_TAIL_CALL;
+drop:
+	context->packet.key = packet.key;
+	return jn_drop(skb, context, JN_HOOK_POD, reason);
+}
+
+/* The record for the answers to a new flow: by where the destination is. */
+static __always_inline void jn_pod_reverse(struct __sk_buff *skb, struct jn_context *context,
+					   const struct jn_interface *interface, const struct jn_side *destination)
+{
+	struct jn_flow *reverse = &context->reverse;
+	const struct jn_flow *flow = &context->flow;
+
+	__builtin_memset(reverse, 0, sizeof(*reverse));
+	jn_reverse_share(context);
+	reverse->kind = JN_EGRESS_PEER;
+	reverse->ifindex = skb->ifindex;
+	reverse->vni = interface->vni;
+	reverse->mtu = interface->mtu;
+	jn_mac_copy(reverse->dmac, interface->mac);
+	if (destination->flags & JN_EP_LOCAL) {
+		reverse->ttl_decrement = flow->ttl_decrement;
+		jn_mac_copy(reverse->smac, flow->ttl_decrement ? interface->gateway_mac : context->target.mac);
+		jn_reverse_key(context, interface->vpc);
+	} else {
+		reverse->vtep = flow->vtep;
+		jn_reverse_key(context, interface->vni | JN_SCOPE_OVERLAY);
+	}
+}
+
+/* Decide: route and policy of a packet whose record is missing or does not fit, and its new record. */
+static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_context *context,
+					  const struct jn_interface *interface)
+{
+	struct jn_packet *packet = &context->packet;
+	const __u32 transit = packet->flags & JN_PACKET_TRANSIT;
+	const __be32 destination = packet->key.key.destination;
+	struct jn_flow *flow = &context->flow;
+	struct jn_sender sender;
+	struct jn_side own, other;
+	__u32 identity;
+	int connected = 0;
+	int reason, reply;
+
+	context->verdict.slow = 1;
+	reply = jn_original(context);
+	__builtin_memset(flow, 0, sizeof(*flow));
+	jn_generations_read(context, context->original.source, context->original.destination);
+	jn_generation_add(context, flow, 2, jn_generation_table(interface->table));
+	jn_generation_add(context, flow, 3, JN_GEN_BACKEND);
+
+	/* From here on tables are read; the interface's record is one of them. */
+	flow->vpc_index = interface->vpc_index;
+	sender.table = interface->table;
+	sender.vni = interface->vni;
+	sender.ifindex = skb->ifindex;
+	sender.gateway = interface->gateway;
+	sender.mac = interface->mac;
+	reason = jn_route(context, &sender, destination, &connected);
+	if (reason)
+		return reason;
+	reason = jn_deliver(context, &sender, connected, flow);
+	if (reason)
+		return reason;
+
+	own.identity = interface->identity;
+	own.policy = interface->policy;
+	own.flags = interface->flags | JN_EP_LOCAL;
+	if (connected) {
+		other.identity = context->target.identity;
+		other.policy = context->target.policy;
+		other.flags = context->target.flags;
+	} else {
+		jn_side_find(context, destination, &other);
+	}
+	if (reply) {
+		reason = jn_policy(context, &other, other.identity, &own, own.identity);
+	} else {
+		identity = own.identity;
+		if (transit) {
+			struct jn_side source;
+
+			jn_side_find(context, packet->key.key.source, &source);
+			identity = source.identity;
+		}
+		reason = jn_policy(context, &own, identity, &other, other.identity);
+	}
+	if (reason)
+		return reason;
+
+	if (flow->ttl_decrement && packet->ttl <= flow->ttl_decrement)
+		return JN_TTL_EXCEEDED;
+	if (packet->size > flow->mtu && (packet->flags & JN_PACKET_DF || flow->kind == JN_EGRESS_PEER)) {
+		context->mtu = flow->mtu;
+		return JN_FRAGMENTATION_NEEDED;
+	}
+
+	if (flow->kind == JN_EGRESS_ENCAP)
+		flow->outer_port = jn_outer_port(&packet->key);
+	if (jn_found_kept(context))
+		return jn_commit_again(context);
+	if (!transit)
+		jn_pod_reverse(skb, context, interface, &other);
+	return jn_commit_new(skb, context, JN_HOOK_POD, !transit);
+}
+
+/* Exits that a Pod is told about. */
+static __always_inline int jn_answerable(int reason)
+{
+	return reason == JN_NO_ROUTE || reason == JN_ROUTE_UNREACHABLE || reason == JN_NO_ENDPOINT ||
+	       reason == JN_TTL_EXCEEDED || reason == JN_FRAGMENTATION_NEEDED;
+}
+
+/* A miss, the first answer, a fragment, a moved epoch: the flow's record as a whole. */
+SEC("tc")
+int jn_pod_decide(struct __sk_buff *skb)
+{
+	struct jn_context *context = jn_context();
+	const struct jn_interface *interface;
+	struct jn_ethernet *ethernet;
+	struct jn_packet *packet;
+	struct jn_flow *entry;
+	void *data, *end;
+	int reason;
+
+	if (!context)
+		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	packet = &context->packet;
+	interface = jn_interface(skb->ifindex);
+	reason = JN_NO_INTERFACE;
+	if (!interface)
+		goto drop;
+	entry = jn_flow_find(context);
+	jn_step(context, JN_STAGE_FLOW, context->found, context->old.flags, context->old.stamp, context->old.epoch,
+		context->old.vpc_index);
+	reason = JN_FRAGMENT_NO_FIRST;
+	if (!entry && packet->flags & JN_PACKET_LATER)
+		goto drop;
+	if (entry && context->found == JN_FOUND_CURRENT && jn_pod_fits(&context->old, packet)) {
+		jn_flow_touch(entry, &context->old, packet);
+		__builtin_memcpy(&context->flow, &context->old, JN_FLOW_HOT);
+	} else {
+		reason = jn_pod_decided(skb, context, interface);
+		if (jn_answerable(reason)) {
+			context->verdict.reason = reason;
+			bpf_tail_call(skb, &jn_tails, JN_TAIL_POD_REJECT);
+			reason = JN_MISSED_TAIL_CALL;
+		}
+		if (reason)
+			goto drop;
+	}
+	if (packet->flags & JN_PACKET_FIRST) {
+		reason = jn_fragment_remember(packet);
+		if (reason)
+			goto drop;
+	}
+	jn_pull(skb, sizeof(*ethernet) + sizeof(struct jn_ipv4), &data, &end);
+	ethernet = data;
+	reason = JN_MALFORMED;
+	if (data + sizeof(*ethernet) + sizeof(struct jn_ipv4) > end)
+		goto drop;
+	return jn_emit_pod(skb, context, &context->flow, packet, ethernet, (void *)(ethernet + 1));
+drop:
+	return jn_drop(skb, context, JN_HOOK_POD, reason);
+}
+
+/* A later fragment: the first one's ports. */
+SEC("tc")
+int jn_pod_fragment(struct __sk_buff *skb)
+{
+	struct jn_context *context = jn_context();
+	int reason;
+
+	if (!context)
+		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	reason = jn_fragment_recall(&context->packet);
+	if (!reason) {
+		bpf_tail_call(skb, &jn_tails, JN_TAIL_POD_DECIDE);
+		reason = JN_MISSED_TAIL_CALL;
+	}
+	return jn_drop(skb, context, JN_HOOK_POD, reason);
+}
+
+/* An ICMP error about a flow that its sender has. */
+SEC("tc")
+int jn_pod_icmp(struct __sk_buff *skb)
+{
+	struct jn_context *context = jn_context();
+	const struct jn_interface *interface;
+	struct jn_packet *packet;
+	struct jn_sender sender;
+	union jn_key_words turned;
+	struct jn_quote quote;
+	struct jn_ethernet *ethernet;
+	struct jn_flow *flow;
+	void *data, *end;
+	int connected = 0;
+	int reason;
+
+	if (!context)
+		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	packet = &context->packet;
+	flow = &context->flow;
+	interface = jn_interface(skb->ifindex);
+	reason = JN_NO_INTERFACE;
+	if (!interface)
+		goto drop;
+	jn_pull(skb, JN_QUOTE_END, &data, &end);
+	ethernet = data;
+	reason = JN_ICMP_QUOTE;
+	if (data + JN_QUOTE_END > end)
+		goto drop;
+	reason = jn_quote_parse(data + JN_QUOTE_END - JN_QUOTE_LENGTH, packet, &quote);
+	if (reason)
+		goto drop;
+	reason = JN_ICMP_NO_FLOW;
+	jn_quote_turned(&quote, packet->key.key.scope, &turned);
+	if (!jn_quote_flow(context, &turned) && !jn_pod_router_quote(skb, context, interface, &quote))
+		goto drop;
+
+	context->verdict.slow = 1;
+	__builtin_memset(flow, 0, sizeof(*flow));
+	flow->vpc_index = interface->vpc_index;
+	sender.table = interface->table;
+	sender.vni = interface->vni;
+	sender.ifindex = skb->ifindex;
+	sender.gateway = interface->gateway;
+	sender.mac = interface->mac;
+	reason = jn_route(context, &sender, packet->key.key.destination, &connected);
+	if (reason)
+		goto drop;
+	reason = jn_deliver(context, &sender, connected, flow);
+	if (reason)
+		goto drop;
+	reason = JN_TTL_EXCEEDED;
+	if (flow->ttl_decrement && packet->ttl <= flow->ttl_decrement)
+		goto drop;
+	if (flow->kind == JN_EGRESS_ENCAP)
+		flow->outer_port = jn_outer_port(&packet->key);
+	return jn_emit_pod(skb, context, flow, packet, ethernet, (void *)(ethernet + 1));
+drop:
+	return jn_drop(skb, context, JN_HOOK_POD, reason);
+}
+
+SEC("tc")
+int jn_pod_arp(struct __sk_buff *skb)
+{
+	struct jn_context *context = jn_context();
+	const struct jn_interface *interface;
+	int reason;
+
+	if (!context)
+		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	interface = jn_interface(skb->ifindex);
+	if (!interface)
+		return jn_drop(skb, context, JN_HOOK_POD, JN_NO_INTERFACE);
+	reason = jn_arp(skb, context, interface);
+	if (reason)
+		return jn_drop(skb, context, JN_HOOK_POD, reason);
+	jn_verdict(context, JN_HOOK_POD, JN_ACT_ANSWER, JN_ARP_ANSWERED, 1, skb->ifindex, 0, 0);
+	jn_count(JN_HOOK_POD, JN_ARP_ANSWERED, 1);
+	return jn_into_pod(skb, skb->ifindex);
+}
+
+/* The reason lies in the verdict; an ICMP error leaves in the packet's stead if one may. */
+SEC("tc")
+int jn_pod_reject(struct __sk_buff *skb)
+{
+	struct jn_context *context = jn_context();
+	const struct jn_interface *interface;
+	__u32 reason;
+
+	if (!context)
+		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	reason = context->verdict.reason;
+	interface = jn_interface(skb->ifindex);
+	if (!interface || !jn_icmp_allowed(context, interface) || !jn_icmp_answer(skb, context, interface, reason))
+		return jn_drop(skb, context, JN_HOOK_POD, reason);
+	jn_verdict(context, JN_HOOK_POD, JN_ACT_ANSWER, reason, 1, skb->ifindex, 0, 0);
+	jn_count(JN_HOOK_POD, reason, 1);
+	jn_event(skb, JN_EVENT_DROP, JN_HOOK_POD, reason, context->vpc, &context->packet.key.key);
+	return jn_into_pod(skb, skb->ifindex);
+}
