@@ -177,6 +177,8 @@ constants! {
     ENCAP_OVERHEAD: u32 = 50;
     /// Most bytes of layer 4 that an ICMP error quotes.
     QUOTE_L4_MAX: u32 = 28;
+    /// Steps of an explanation.
+    TRAIL_STEPS: u32 = 64;
     /// Interface indexes below this lie in an array, others in a hash.
     INTERFACES: u32 = 8192;
 
