@@ -13,8 +13,10 @@ use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::failpoint::{Failpoints, Operation};
+use crate::flows::Flows;
 use crate::generation::{Generations, HotLine};
 use crate::object::{Loaded, MapSizes, Maps, Opened, SHARED};
+use crate::sweep::Sweeper;
 use crate::sys;
 use crate::sys::map::RawMap;
 use crate::tables::KernelTables;
@@ -256,6 +258,22 @@ impl Dataplane {
     /// The kernel's.
     pub fn hot(&self) -> Result<HotLine> {
         HotLine::of(&self.loaded.maps)
+    }
+
+    /// The flow state, to read.
+    ///
+    /// # Errors
+    /// [`Error::WrongLayout`], the kernel's.
+    pub fn flows(&self) -> Result<Flows> {
+        Flows::of(&self.loaded.maps, self.failpoints(), self.constants.seeds(), self.constants.hz)
+    }
+
+    /// The sweep of the flow state.
+    ///
+    /// # Errors
+    /// As [`Dataplane::flows`].
+    pub fn sweeper(&self) -> Result<Sweeper> {
+        Ok(Sweeper::new(self.flows()?, self.generations()?))
     }
 
     /// The counters.

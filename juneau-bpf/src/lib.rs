@@ -8,10 +8,15 @@ mod clock;
 mod counters;
 mod dataplane;
 mod error;
+mod events;
 pub mod failpoint;
+mod flows;
 mod generation;
 mod map;
 mod object;
+mod private_flows;
+mod private_load;
+mod sweep;
 mod sys;
 mod tables;
 #[cfg(test)]
@@ -22,9 +27,14 @@ pub use clock::{Clock, JIFFIES_PER_STAMP};
 pub use counters::{Counters, ExitCount, TrafficCount};
 pub use dataplane::{AttachMode, Dataplane, LoadId, NodeConfig, Options};
 pub use error::{Error, MapShape, Result};
+pub use events::{EventReader, EventSource};
+pub use flows::Flows;
 pub use generation::{Generations, HotLine};
 pub use map::{Element, Map, Mode};
 pub use object::MapSizes;
+pub use private_flows::PrivateFlowTable;
+pub use private_load::{PrivateLoad, Run, TestPacket};
+pub use sweep::{Sweeper, Swept};
 pub use tables::KernelTables;
 
 /// The object file that the build compiles from `bpf-src`: what [`Options::object`] is by default. Its type

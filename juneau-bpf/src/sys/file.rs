@@ -54,15 +54,22 @@ pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..max).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect())
 }
 
-/// Keeps the calling thread on one CPU.
-pub(crate) fn pin_thread(cpu: usize) -> io::Result<()> {
-    if cpu >= usize::try_from(libc::CPU_SETSIZE).unwrap_or(1024) {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
+/// The CPU that the calling thread is on at the moment.
+pub(crate) fn current_cpu() -> io::Result<usize> {
+    // SAFETY: no pointers.
+    let cpu = unsafe { libc::sched_getcpu() };
+    usize::try_from(cpu).map_err(|_| io::Error::last_os_error())
+}
+
+/// Keeps the calling thread on these CPUs.
+pub(crate) fn pin_thread(cpus: &[usize]) -> io::Result<()> {
+    let limit = usize::try_from(libc::CPU_SETSIZE).unwrap_or(1024);
     // SAFETY: `cpu_set_t` is plain data, valid when zeroed.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `cpu` is below CPU_SETSIZE.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
+    for cpu in cpus.iter().filter(|cpu| **cpu < limit) {
+        // SAFETY: `cpu` is below CPU_SETSIZE.
+        unsafe { libc::CPU_SET(*cpu, &mut set) };
+    }
     // SAFETY: `set` is readable for its size.
     if unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) } != 0 {
         return Err(io::Error::last_os_error());

@@ -73,12 +73,6 @@ pub(crate) fn update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Resul
         .map(drop)
 }
 
-/// Detaches a link that others may still hold or pin.
-pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: no pointers.
-    super::check(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) }).map(drop)
-}
-
 pub(crate) fn info(link: BorrowedFd<'_>) -> io::Result<LinkInfo> {
     // SAFETY: the kernel fills `bpf_link_info` for a link and refuses other descriptors; it writes through the
     // structure's pointers only when their lengths are not zero.

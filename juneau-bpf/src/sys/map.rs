@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
 /// What the kernel says of a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,10 +64,6 @@ impl RawMap {
             size
         };
         Ok(Self { fd, info, value_length })
-    }
-
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Self::from_fd(super::open_pin(path)?)
     }
 
     pub(crate) fn create(

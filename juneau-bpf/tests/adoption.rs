@@ -1,0 +1,130 @@
+//! Loads, pins, adoption, upgrades.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::{ip, sandbox};
+use juneau_bpf::{AttachMode, AttachPoint, Dataplane, Error, LoadId, Mechanism};
+
+#[test]
+fn a_second_load_takes_over_maps_and_links() {
+    sandbox(|sandbox| {
+        let ifindex = sandbox.veth("pod0.1");
+        let first = Dataplane::open(sandbox.options()).unwrap();
+        assert_eq!(first.load(), LoadId { abi: 1, generation: 1 });
+        first.attach_pod("pod0.1", ifindex).unwrap();
+        let flows = first.map_id("jn_flows").unwrap();
+        let tails = first.map_id("jn_tails").unwrap();
+        let links = first.links().unwrap();
+        assert_eq!(links.len(), 1);
+        assert_eq!(links[0].point, AttachPoint::Pod("pod0.1".to_owned()));
+        assert_eq!((links[0].ifindex, links[0].mechanism), (ifindex, Mechanism::Tcx));
+        assert_eq!(links[0].load, Some(first.load()));
+        let seeds = first.seeds();
+        drop(first);
+
+        let second = Dataplane::open(sandbox.options()).unwrap();
+        assert_eq!(second.load().generation, 2);
+        assert_eq!(second.map_id("jn_flows").unwrap(), flows);
+        assert_ne!(second.map_id("jn_tails").unwrap(), tails);
+        assert_eq!(second.seeds(), seeds);
+        // Until links are adopted, the old load runs.
+        assert_eq!(second.links().unwrap()[0].load.unwrap().generation, 1);
+        assert_eq!(second.retire_old_generations().unwrap(), []);
+        let adopted = second.adopt_links().unwrap();
+        assert_eq!(adopted.len(), 1);
+        assert_eq!(adopted[0].load, Some(second.load()));
+        assert_ne!(adopted[0].program, links[0].program);
+        assert_eq!(second.retire_old_generations().unwrap(), [LoadId { abi: 1, generation: 1 }]);
+        assert!(!sandbox.pins("abi-1").contains(&"gen-1".to_owned()));
+        second.remove().unwrap();
+        assert!(!sandbox.root().exists());
+    });
+}
+
+#[test]
+fn two_processes_do_not_share_a_directory() {
+    sandbox(|sandbox| {
+        let _first = Dataplane::open(sandbox.options()).unwrap();
+        let error = Dataplane::open(sandbox.options()).unwrap_err();
+        assert!(matches!(error, Error::InUse { ref path } if *path == sandbox.root()), "{error}");
+    });
+}
+
+#[test]
+fn a_pinned_map_of_another_size_is_refused_and_nothing_changes() {
+    sandbox(|sandbox| {
+        std::fs::create_dir_all(sandbox.root().join("abi-7")).unwrap();
+        drop(Dataplane::open(sandbox.options()).unwrap());
+        let before = sandbox.pins("abi-1");
+        let mut options = sandbox.options();
+        options.sizes.flows = Some(8192);
+        let error = Dataplane::open(options).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::ForeignMap { ref map, .. } if map == "jn_flows"), "{text}");
+        assert!(text.contains("4096") && text.contains("8192") && text.contains("abi-1"), "{text}");
+        assert_eq!(sandbox.pins("abi-1"), before);
+        let again = Dataplane::open(sandbox.options()).unwrap();
+        assert_eq!(again.other_abis().unwrap(), [7]);
+    });
+}
+
+#[test]
+fn a_directory_outside_a_bpffs_is_refused() {
+    sandbox(|sandbox| {
+        let mut options = sandbox.options();
+        options.pin_root = std::env::temp_dir().join(format!("juneau-{}", std::process::id()));
+        let root = options.pin_root.clone();
+        let error = Dataplane::open(options).unwrap_err();
+        std::fs::remove_dir(&root).unwrap();
+        assert!(matches!(error, Error::NotBpffs { ref path } if *path == root), "{error}");
+    });
+}
+
+#[test]
+fn a_link_of_a_device_that_is_gone_is_swept() {
+    sandbox(|sandbox| {
+        let ifindex = sandbox.veth("pod0");
+        let dataplane = Dataplane::open(sandbox.options()).unwrap();
+        dataplane.attach_pod("pod0", ifindex).unwrap();
+        ip("link del pod0");
+        let links = dataplane.links().unwrap();
+        assert!(!links[0].is_live(), "{links:?}");
+        // A new device of the same name takes the name over.
+        let ifindex = sandbox.veth("pod0");
+        dataplane.attach_pod("pod0", ifindex).unwrap();
+        assert!(dataplane.links().unwrap()[0].is_live());
+        ip("link del pod0");
+        assert_eq!(dataplane.adopt_links().unwrap(), []);
+        assert_eq!(sandbox.pins("links"), [""; 0]);
+    });
+}
+
+#[test]
+fn clsact_where_there_is_no_tcx() {
+    sandbox(|sandbox| {
+        let ifindex = sandbox.veth("pod0");
+        let mut options = sandbox.options();
+        options.attach = AttachMode::Clsact;
+        let first = Dataplane::open(options.clone()).unwrap();
+        first.attach_pod("pod0", ifindex).unwrap();
+        first.attach_pod("pod0", ifindex).unwrap();
+        let links = first.links().unwrap();
+        assert_eq!(links.len(), 1, "{links:?}");
+        assert_eq!((links[0].mechanism, links[0].load), (Mechanism::Clsact, Some(first.load())));
+        drop(first);
+        let second = Dataplane::open(options).unwrap();
+        assert_eq!(second.adopt_links().unwrap()[0].load, Some(second.load()));
+        second.retire_old_generations().unwrap();
+        drop(second);
+        // A kernel that got TCX: the filter goes when the link is there.
+        let third = Dataplane::open(sandbox.options()).unwrap();
+        third.attach_pod("pod0", ifindex).unwrap();
+        let links = third.links().unwrap();
+        assert_eq!(links.len(), 1, "{links:?}");
+        assert_eq!(links[0].mechanism, Mechanism::Tcx);
+        third.detach(&AttachPoint::Pod("pod0".to_owned())).unwrap();
+        assert_eq!(third.links().unwrap(), []);
+        assert_eq!(sandbox.pins("links"), [""; 0]);
+    });
+}
