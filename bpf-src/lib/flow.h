@@ -79,9 +79,10 @@ static __always_inline void jn_flow_touch(struct jn_flow *entry, const struct jn
 
 /* ---- generations ---- */
 
-static __always_inline __u32 jn_hash32(__u32 a, __u32 b)
+/* In host order an address' last octet moves every bit that is kept; in wire order it would move none. */
+static __always_inline __u32 jn_hash32(__u32 a, __be32 address)
 {
-	return ((a * 0x9E3779B1u) ^ (b * 0x85EBCA77u)) >> 8;
+	return ((a * 0x9E3779B1u) ^ (bpf_ntohl(address) * 0x85EBCA77u)) >> 16;
 }
 
 static __always_inline __u32 jn_generation_endpoint(__u32 vpc, __be32 address)

@@ -55,14 +55,15 @@ pub fn native(address: Be32) -> u32 {
     u32::from_ne_bytes(address.to_bytes())
 }
 
-const fn hash32(a: u32, b: u32) -> u32 {
-    (a.wrapping_mul(0x9E37_79B1) ^ b.wrapping_mul(0x85EB_CA77)) >> 8
+/// In host order an address' last octet moves every bit that is kept; in wire order it would move none.
+const fn hash32(a: u32, address: Be32) -> u32 {
+    (a.wrapping_mul(0x9E37_79B1) ^ address.get().wrapping_mul(0x85EB_CA77)) >> 16
 }
 
 /// Generation slot of an endpoint. A slot shared by two endpoints costs a second decision, never a wrong one.
 #[must_use]
 pub fn endpoint_generation(vpc: u32, address: Be32) -> u32 {
-    GEN_ENDPOINT + (hash32(vpc, native(address)) & 0xffff)
+    GEN_ENDPOINT + (hash32(vpc, address) & 0xffff)
 }
 
 /// Generation slot of a route table.
@@ -74,7 +75,7 @@ pub const fn table_generation(table: u32) -> u32 {
 /// Generation slot of a VTEP.
 #[must_use]
 pub fn vtep_generation(vtep: Be32) -> u32 {
-    GEN_VTEP + (hash32(0, native(vtep)) & 0xfff)
+    GEN_VTEP + (hash32(0, vtep) & 0xfff)
 }
 
 /// The six-bit protocol of a scope word to which an IP protocol maps.
@@ -123,6 +124,20 @@ mod tests {
             assert_ne!(seeds.fold(&changed), base);
         }
         assert!(seeds.outer_port(&key()) >= 0x8000);
+    }
+
+    /// Slots may be shared, but not systematically: not by the Pods of a Subnet, nor by the nodes of a rack, nor by
+    /// equal addresses of many VPCs.
+    #[test]
+    fn neighbours_have_slots_of_their_own() {
+        use std::collections::BTreeSet;
+        let base = Ipv4Addr::new(10, 0, 1, 0).to_bits();
+        let pods: BTreeSet<_> = (0..256).map(|n| endpoint_generation(2, Be32::new(base + n))).collect();
+        assert!(pods.len() > 250, "{}", pods.len());
+        let tenants: BTreeSet<_> = (2..258).map(|vpc| endpoint_generation(vpc, Be32::new(base))).collect();
+        assert!(tenants.len() > 250, "{}", tenants.len());
+        let nodes: BTreeSet<_> = (0..256).map(|n| vtep_generation(Be32::new(base + n))).collect();
+        assert!(nodes.len() > 230, "{}", nodes.len());
     }
 
     #[test]
