@@ -222,11 +222,9 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 
 	if (flow->kind == JN_EGRESS_ENCAP)
 		flow->outer_port = jn_outer_port(&packet->key);
-	if (jn_found_kept(context))
-		return jn_commit_again(context);
-	if (!transit)
+	if (!transit && !jn_found_kept(context))
 		jn_pod_reverse(skb, context, interface, &other);
-	return jn_commit_new(skb, context, JN_HOOK_POD, !transit);
+	return jn_commit(skb, context, JN_HOOK_POD, !transit);
 }
 
 /* Exits that a Pod is told about. */

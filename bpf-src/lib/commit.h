@@ -34,8 +34,9 @@ static __always_inline int jn_quota(struct jn_quota *quota, __u32 vpc_index, __u
 	const struct jn_vpc *vpc = bpf_map_lookup_elem(&jn_vpcs, &vpc_index);
 	struct jn_vpc_state *state = bpf_map_lookup_elem(&jn_vpc_states, &vpc_index);
 
+	/* An index without a record has no quota. */
 	if (!vpc || !state)
-		return JN_NO_CONTEXT;
+		return flows ? JN_QUOTA_FLOWS : JN_QUOTA_EMBRYONIC;
 	quota->state = state;
 	quota->flows = flows;
 	quota->embryonic = embryonic;
@@ -88,6 +89,12 @@ static __always_inline int jn_reverse_is_ours(struct jn_context *context)
 		return 0;
 	return peer.scope == own->scope && peer.source == own->source && peer.destination == own->destination &&
 	       peer.source_port == own->source_port && peer.destination_port == own->destination_port;
+}
+
+/* Whether the found record keeps being what it is: its flags and its peer stay. */
+static __always_inline int jn_found_kept(const struct jn_context *context)
+{
+	return context->found == JN_FOUND_STALE || context->found == JN_FOUND_CURRENT;
 }
 
 /* The record that was found is decided anew: it keeps flags, peer and what it counts for. */
@@ -180,6 +187,16 @@ static __always_inline int jn_commit_new(struct __sk_buff *skb, struct jn_contex
 	if (pair)
 		bpf_map_delete_elem(&jn_flows, &context->reverse_key.key);
 	return JN_FLOW_MAP_FULL;
+}
+
+/* Puts the records of a decision into the table. `pair`: a new flow has two. */
+JN_ONCE int jn_commit(struct __sk_buff *skb, struct jn_context *context, __u32 hook, __u32 pair)
+{
+	if (!context)
+		return JN_NO_CONTEXT;
+	if (jn_found_kept(context))
+		return jn_commit_again(context);
+	return jn_commit_new(skb, context, hook, pair);
 }
 
 /* What all records of a decision share. */

@@ -27,12 +27,6 @@ static __always_inline struct jn_flow *jn_flow_find(struct jn_context *context)
 	return entry;
 }
 
-/* Whether the found record keeps being what it is: its flags and its peer stay. */
-static __always_inline int jn_found_kept(const struct jn_context *context)
-{
-	return context->found == JN_FOUND_STALE || context->found == JN_FOUND_CURRENT;
-}
-
 /* The tuple of the direction that opened the flow. Returns whether this packet is the other direction's. */
 static __always_inline int jn_original(struct jn_context *context)
 {

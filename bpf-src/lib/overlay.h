@@ -220,11 +220,9 @@ static __always_inline int jn_overlay_decided(struct __sk_buff *skb, struct jn_c
 	flow->mtu = context->receiver.mtu;
 	jn_mac_copy(flow->dmac, packet->macs);
 	jn_step(context, JN_STAGE_DELIVER, flow->kind, flow->ifindex, flow->vtep, flow->vni, flow->mtu);
-	if (jn_found_kept(context))
-		return jn_commit_again(context);
-	if (!through)
+	if (!through && !jn_found_kept(context))
 		jn_overlay_reverse(context, ifindex);
-	return jn_commit_new(skb, context, hook, !through);
+	return jn_commit(skb, context, hook, !through);
 }
 
 /*

@@ -28,19 +28,21 @@ static __always_inline int jn_policy_probe(struct jn_context *context, struct jn
 	return action == JN_POLICY_ALLOW ? JN_POLICY_ALLOW : JN_POLICY_DENY;
 }
 
-/* The first rule that exists decides; none refuses. */
-static __always_inline int jn_policy_side(struct jn_context *context, const struct jn_side *own, __u32 peer,
-					  __u32 direction)
+/* Whether {identity, policy} allows `peer`: the first rule that exists decides; none refuses. */
+JN_ONCE int jn_policy_side(struct jn_context *context, __u32 identity, __u32 policy, __u32 peer, __u32 direction)
 {
 	struct jn_policy_key key = {
-		.identity = own->identity,
-		.policy = own->policy,
+		.identity = identity,
+		.policy = policy,
 		.direction = direction,
 	};
-	__u8 protocol = context->packet.protocol;
 	__be16 port = 0;
+	__u8 protocol;
 	int action;
 
+	if (!context)
+		return 0;
+	protocol = context->packet.protocol;
 	if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)
 		port = context->original.destination_port;
 	if (peer != JN_IDENTITY_UNKNOWN) {
@@ -67,7 +69,7 @@ static __always_inline int jn_policy_side(struct jn_context *context, const stru
 	action = jn_policy_probe(context, &key);
 	if (action)
 		return action == JN_POLICY_ALLOW;
-	jn_step(context, JN_STAGE_POLICY, JN_POLICY_NONE, own->identity, peer, 0, direction);
+	jn_step(context, JN_STAGE_POLICY, JN_POLICY_NONE, identity, peer, 0, direction);
 	return 0;
 }
 
@@ -79,9 +81,9 @@ static __always_inline int jn_policy(struct jn_context *context, const struct jn
 	if (((sender->flags & (JN_EP_LOCAL | JN_EP_POLICY_READY)) == JN_EP_LOCAL) ||
 	    ((receiver->flags & (JN_EP_LOCAL | JN_EP_POLICY_READY)) == JN_EP_LOCAL))
 		return JN_POLICY_NOT_READY;
-	if (sender->flags & JN_EP_LOCAL && !jn_policy_side(context, sender, destination_identity, JN_EGRESS))
+	if (sender->flags & JN_EP_LOCAL && !jn_policy_side(context, sender->identity, sender->policy, destination_identity, JN_EGRESS))
 		return JN_POLICY_EGRESS;
-	if (receiver->flags & JN_EP_LOCAL && !jn_policy_side(context, receiver, source_identity, JN_INGRESS))
+	if (receiver->flags & JN_EP_LOCAL && !jn_policy_side(context, receiver->identity, receiver->policy, source_identity, JN_INGRESS))
 		return JN_POLICY_INGRESS;
 	return JN_OK;
 }

@@ -1,0 +1,627 @@
+//! A node without packets of its own: devices in a namespace, the object over maps of its own, two VPCs with the same
+//! addresses in the maps, and test runs.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use juneau_core::layout::*;
+use juneau_core::verdict::{Action, Hook, Reason};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
+use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
+use nix::unistd::Pid;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::packet::{Mac, Outer, Packet};
+
+pub const VTEP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub const OTHER_VTEP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+pub const THIRD_VTEP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
+/// The router towards the other nodes.
+pub const NEXT_HOP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
+pub const UNDERLAY_MAC: Mac = [2, 0, 0, 0, 0, 0x11];
+
+pub const RED: u32 = 7;
+pub const BLUE: u32 = 8;
+pub const RED_INDEX: u32 = 3;
+pub const BLUE_INDEX: u32 = 4;
+pub const IDENTITY: u32 = 1001;
+/// VNIs of 10.0.1.0/24 and 10.0.2.0/24 in red.
+pub const FIRST: u32 = 101;
+pub const SECOND: u32 = 102;
+/// Of 10.0.1.0/24 in blue.
+pub const BLUE_FIRST: u32 = 201;
+pub const TABLE: u32 = 21;
+pub const BLUE_TABLE: u32 = 22;
+pub const POD_MTU: u16 = 1400;
+
+pub const SHOT: u32 = 2;
+pub const REDIRECT: u32 = 7;
+pub const UNSPEC: u32 = u32::MAX;
+
+static SKIPPED: AtomicU32 = AtomicU32::new(0);
+
+/// An endpoint of the lab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pod {
+    pub name: &'static str,
+    pub vpc: u32,
+    pub vni: u32,
+    pub address: Ipv4Addr,
+    /// 0: on the other node.
+    pub ifindex: u32,
+    pub vtep: Ipv4Addr,
+    pub mac: Mac,
+    pub router: bool,
+}
+
+impl Pod {
+    pub fn at(self) -> (Mac, Ipv4Addr) {
+        (self.mac, self.address)
+    }
+
+    pub fn gateway_mac(self) -> Mac {
+        [2, 0xee, 0, 0, 0, self.vni as u8]
+    }
+
+    pub fn gateway(self) -> Ipv4Addr {
+        let [a, b, c, _] = self.address.octets();
+        Ipv4Addr::new(a, b, c, 1)
+    }
+
+    fn vpc_index(self) -> u16 {
+        (if self.vpc == RED { RED_INDEX } else { BLUE_INDEX }) as u16
+    }
+
+    fn table(self) -> u32 {
+        if self.vpc == RED { TABLE } else { BLUE_TABLE }
+    }
+}
+
+/// The object, loaded, with the lab's tables.
+pub struct Lab {
+    object: RefCell<Object>,
+    maps: BTreeMap<String, MapHandle>,
+    /// What to compare counters with.
+    before: RefCell<Counts>,
+    pods: Vec<Pod>,
+    pub underlay: u32,
+    pub seeds: Seeds,
+}
+
+/// Everything that counts packets: {hook, reason, answered}, and {VPC index, direction} with `u32::MAX` as hook.
+type Counts = BTreeMap<(u32, u32, u32), u64>;
+
+/// What a run gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    pub code: u32,
+    pub action: Action,
+    pub reason: Reason,
+    pub verdict: Verdict,
+    pub bytes: Vec<u8>,
+}
+
+/// How a lab differs from the usual one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Variant {
+    pub dry_run: bool,
+    /// Elements of `jn_flows`; 0 is 1024.
+    pub flows: u32,
+    /// Elements of `jn_fragments`; 0 is 64.
+    pub fragments: u32,
+}
+
+/// Runs `test` on a pinned thread in a network namespace of its own.
+pub fn lab(test: impl FnOnce(&Lab) + Send) {
+    variant(Variant::default(), test);
+}
+
+pub fn variant(variant: Variant, test: impl FnOnce(&Lab) + Send) {
+    namespace(|| test(&Lab::new(variant, None)));
+}
+
+/// Runs `test` on a pinned thread in a network namespace of its own. Without the rights for that it says so and counts.
+pub fn namespace(test: impl FnOnce() + Send) {
+    let outcome = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+                let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+                eprintln!("SKIPPED {count}: needs root and a network namespace ({error})");
+                return;
+            }
+            let mut cpus = CpuSet::new();
+            cpus.set(0).unwrap();
+            sched_setaffinity(Pid::from_raw(0), &cpus).unwrap();
+            test();
+        });
+        thread.join()
+    });
+    if let Err(panic) = outcome {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+const DEVICES: [&str; 7] = ["underlay", "pod-a", "pod-b", "pod-c", "router", "blue-a", "vxlan"];
+
+fn devices() {
+    let mut ip = Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut commands = String::new();
+    for name in DEVICES {
+        let last = if name == "underlay" { UNDERLAY_MAC[5] } else { 0x99 };
+        commands +=
+            &format!("link add {name} address 02:00:00:00:00:{last:02x} type veth peer {name}-p\nlink set {name} up\n");
+    }
+    ip.stdin.take().unwrap().write_all(commands.as_bytes()).unwrap();
+    assert!(ip.wait().unwrap().success());
+}
+
+pub fn ifindex(name: &str) -> u32 {
+    nix::net::if_::if_nametoindex(name).unwrap()
+}
+
+impl Lab {
+    /// `shared`: a lab whose maps this one uses, too.
+    pub fn new(variant: Variant, shared: Option<&Self>) -> Self {
+        if shared.is_none() {
+            devices();
+        }
+        let seeds = Seeds { first: 0x9e37_79b9_7f4a_7c15, second: 0xc2b2_ae3d_27d4_eb4f };
+        let underlay = ifindex("underlay");
+        let config = Config {
+            abi: ABI,
+            dry_run: variant.dry_run.into(),
+            vtep: be32(VTEP),
+            underlay_ifindex: underlay,
+            vxlan_ifindex: ifindex("vxlan"),
+            vxlan_port: 4789.into(),
+            vpc_capacity: 4096,
+            hz: 250,
+            flags: CONFIG_TEST_CLOCK,
+            seed1: seeds.first,
+            seed2: seeds.second,
+            netns_cookie: 0,
+        };
+        let mut open = ObjectBuilder::default().open_memory(juneau_bpf::OBJECT).unwrap();
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            match name.as_str() {
+                "jn_flows" => map.set_max_entries(if variant.flows == 0 { 1024 } else { variant.flows }).unwrap(),
+                "jn_fragments" => {
+                    map.set_max_entries(if variant.fragments == 0 { 64 } else { variant.fragments }).unwrap();
+                }
+                "jn_endpoints" | "jn_routes" | "jn_policies" | "jn_macs" => map.set_max_entries(1024).unwrap(),
+                _ => {}
+            }
+            if name.ends_with(".rodata") {
+                let value = map.initial_value_mut().unwrap();
+                assert_eq!(value.len(), size_of::<Config>(), "the configuration is all there is in .rodata");
+                value.copy_from_slice(config.as_bytes());
+            }
+            if let Some(other) = shared {
+                if !["jn_scratch", "jn_trail", "jn_tails"].contains(&name.as_str()) && !name.contains("data")
+                    || name == ".data.hot"
+                {
+                    map.reuse_fd(other.map(&name).as_fd()).unwrap();
+                }
+            }
+        }
+        let object = open.load().unwrap();
+        let mut lab = Self {
+            maps: object
+                .maps()
+                .map(|map| (map.name().to_string_lossy().into_owned(), MapHandle::try_from(&map).unwrap()))
+                .collect(),
+            object: object.into(),
+            before: Counts::new().into(),
+            pods: Vec::new(),
+            underlay,
+            seeds,
+        };
+        lab.pods = if let Some(other) = shared { other.pods.clone() } else { lab.tables() };
+        lab
+    }
+
+    fn tables(&self) -> Vec<Pod> {
+        let mut number = 0;
+        let mut pod = |name, vpc, vni, address, device: &str, vtep| {
+            number += 1;
+            Pod {
+                name,
+                vpc,
+                vni,
+                address,
+                ifindex: if device.is_empty() { 0 } else { ifindex(device) },
+                vtep,
+                mac: [2, 0xaa, 0, 0, vpc as u8, number],
+                router: name == "router",
+            }
+        };
+        let (one, two) = (|host| Ipv4Addr::new(10, 0, 1, host), |host| Ipv4Addr::new(10, 0, 2, host));
+        let none = Ipv4Addr::UNSPECIFIED;
+        let pods = vec![
+            pod("a", RED, FIRST, one(10), "pod-a", none),
+            pod("b", RED, FIRST, one(11), "pod-b", none),
+            pod("c", RED, SECOND, two(12), "pod-c", none),
+            pod("router", RED, FIRST, one(20), "router", none),
+            pod("x", RED, FIRST, one(50), "", OTHER_VTEP),
+            pod("y", RED, SECOND, two(60), "", OTHER_VTEP),
+            pod("blue-a", BLUE, BLUE_FIRST, one(10), "blue-a", none),
+            pod("blue-x", BLUE, BLUE_FIRST, one(50), "", OTHER_VTEP),
+        ];
+        for pod in &pods {
+            self.program(*pod);
+        }
+        for (index, vpc) in [(RED_INDEX, RED), (BLUE_INDEX, BLUE)] {
+            let record = Vpc { vpc, flow_limit: 100, embryonic_limit: 50, icmp_limit: 5 };
+            self.put("jn_vpcs", &index, &record);
+        }
+        for vtep in [OTHER_VTEP, THIRD_VTEP] {
+            self.put("jn_vteps", &be32(vtep), &Vtep { next_hop: be32(NEXT_HOP), mtu: 1500, zero: 0 });
+        }
+        for (vni, vpc, vpc_index, third, table) in [
+            (FIRST, RED, RED_INDEX, 1, TABLE),
+            (SECOND, RED, RED_INDEX, 2, TABLE),
+            (BLUE_FIRST, BLUE, BLUE_INDEX, 1, BLUE_TABLE),
+        ] {
+            let segment = Segment {
+                vpc,
+                vpc_index: vpc_index as u16,
+                mtu: POD_MTU,
+                gateway: be32(Ipv4Addr::new(10, 0, third, 1)),
+                gateway_mac: [2, 0xee, 0, 0, 0, vni as u8],
+                prefix_length: 24,
+                zero: 0,
+                table,
+            };
+            self.put("jn_segments", &vni, &segment);
+            self.route(table, Ipv4Addr::new(10, 0, third, 0), 24, ROUTE_CONNECTED, None);
+        }
+        self.route(TABLE, Ipv4Addr::new(10, 9, 0, 0), 16, ROUTE_ENDPOINT, Some(one(20)));
+        self.route(TABLE, Ipv4Addr::new(10, 8, 0, 0), 16, ROUTE_TARGET_GONE, None);
+        self.route(TABLE, Ipv4Addr::new(10, 7, 0, 0), 16, ROUTE_ENDPOINT, Some(one(77)));
+        for direction in [0, 1] {
+            self.rule(IDENTITY_ANY, direction, 0, 0, POLICY_ALLOW);
+        }
+        pods
+    }
+
+    /// Writes the records of an endpoint.
+    pub fn program(&self, pod: Pod) {
+        let local = pod.ifindex != 0;
+        let flags = EP_POLICY_READY | if local { EP_LOCAL } else { 0 } | if pod.router { EP_ROUTER } else { 0 };
+        let endpoint = Endpoint {
+            flags,
+            ifindex: pod.ifindex,
+            vtep: be32(pod.vtep),
+            vni: pod.vni,
+            mac: pod.mac,
+            gateway_mac: pod.gateway_mac(),
+            mtu: POD_MTU,
+            kind: KIND_POD as u8,
+            identity: IDENTITY,
+            policy: 1,
+            table: pod.table(),
+            ..Endpoint::default()
+        };
+        self.put("jn_endpoints", &EndpointKey { vpc: pod.vpc, address: be32(pod.address) }, &endpoint);
+        if local {
+            self.put("jn_interfaces", &pod.ifindex, &self.interface(pod));
+            let mac = juneau_core::layout::Mac { address: be32(pod.address), ifindex: pod.ifindex };
+            self.put("jn_macs", &MacKey::new(pod.vni, pod.mac), &mac);
+        }
+    }
+
+    pub fn interface(&self, pod: Pod) -> Interface {
+        Interface {
+            vpc: pod.vpc,
+            vni: pod.vni,
+            table: pod.table(),
+            flags: EP_POLICY_READY | if pod.router { EP_ROUTER } else { 0 },
+            address: be32(pod.address),
+            gateway: be32(pod.gateway()),
+            mac: pod.mac,
+            gateway_mac: pod.gateway_mac(),
+            mtu: POD_MTU,
+            vpc_index: pod.vpc_index(),
+            kind: KIND_POD as u8,
+            prefix_length: 24,
+            identity: IDENTITY,
+            policy: 1,
+            ..Interface::default()
+        }
+    }
+
+    pub fn endpoint(&self, pod: Pod) -> Endpoint {
+        self.get("jn_endpoints", &EndpointKey { vpc: pod.vpc, address: be32(pod.address) }).unwrap()
+    }
+
+    pub fn put_endpoint(&self, pod: Pod, record: &Endpoint) {
+        self.put("jn_endpoints", &EndpointKey { vpc: pod.vpc, address: be32(pod.address) }, record);
+    }
+
+    pub fn route(&self, table: u32, address: Ipv4Addr, length: u8, kind: u32, next_hop: Option<Ipv4Addr>) {
+        let route = Route { kind, vni: 0, next_hop: be32(next_hop.unwrap_or(Ipv4Addr::UNSPECIFIED)), zero: 0 };
+        self.put("jn_routes", &RouteKey::new(table, address, length), &route);
+    }
+
+    pub fn rule_key(&self, peer: u32, direction: u8, protocol: u8, port: u16) -> PolicyKey {
+        PolicyKey { identity: IDENTITY, policy: 1, peer, direction, protocol, port: port.into() }
+    }
+
+    pub fn rule(&self, peer: u32, direction: u8, protocol: u8, port: u16, action: u32) {
+        self.put("jn_policies", &self.rule_key(peer, direction, protocol, port), &Policy { action, rule: 9 });
+    }
+
+    pub fn pod(&self, name: &str) -> Pod {
+        *self.pods.iter().find(|pod| pod.name == name).unwrap()
+    }
+
+    // ---- maps ----
+
+    pub fn map(&self, name: &str) -> &MapHandle {
+        self.maps.get(name).unwrap_or_else(|| panic!("no map {name}"))
+    }
+
+    pub fn put<K: IntoBytes + Immutable, V: IntoBytes + Immutable>(&self, map: &str, key: &K, value: &V) {
+        self.map(map).update(key.as_bytes(), value.as_bytes(), MapFlags::ANY).unwrap();
+    }
+
+    pub fn get<K: IntoBytes + Immutable, V: FromBytes>(&self, map: &str, key: &K) -> Option<V> {
+        let bytes = self.map(map).lookup(key.as_bytes(), MapFlags::ANY).unwrap()?;
+        Some(V::read_from_bytes(&bytes).unwrap())
+    }
+
+    pub fn remove<K: IntoBytes + Immutable>(&self, map: &str, key: &K) {
+        self.map(map).delete(key.as_bytes()).unwrap();
+    }
+
+    pub fn flow(&self, key: &FlowKey) -> Option<Flow> {
+        self.get("jn_flows", key)
+    }
+
+    pub fn flows(&self) -> usize {
+        self.map("jn_flows").keys().count()
+    }
+
+    pub fn quota(&self, index: u32) -> (i64, i64) {
+        let state: VpcState = self.get("jn_vpc_states", &index).unwrap();
+        (state.flows, state.embryonic)
+    }
+
+    pub fn hot(&self) -> Hot {
+        self.get(".data.hot", &0_u32).unwrap()
+    }
+
+    pub fn set_hot(&self, change: impl FnOnce(&mut Hot)) {
+        let mut hot = self.hot();
+        change(&mut hot);
+        self.put(".data.hot", &0_u32, &hot);
+    }
+
+    /// What the agent does after it wrote tables.
+    pub fn advance(&self, slot: u32, by: u32) {
+        let value: u32 = self.generation(slot);
+        // Array elements take 8 bytes; the value is 4 of them.
+        self.put("jn_generations", &slot, &(value + by));
+        self.set_hot(|hot| hot.epoch += 1);
+    }
+
+    pub fn generation(&self, slot: u32) -> u32 {
+        self.get("jn_generations", &slot).unwrap()
+    }
+
+    /// Sum over the CPUs.
+    pub fn per_cpu(&self, map: &str, index: u32, word: usize) -> u64 {
+        let values = self.map(map).lookup_percpu(index.as_bytes(), MapFlags::ANY).unwrap().unwrap();
+        values.iter().map(|v| u64::read_from_bytes(&v[word * 8..word * 8 + 8]).unwrap()).sum()
+    }
+
+    pub fn devices(&self, cause: u32) -> u64 {
+        self.per_cpu("jn_devices", cause, 0)
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts::new();
+        for hook in [Hook::Pod, Hook::Overlay, Hook::Vxlan] {
+            for reason in Reason::ALL {
+                for answered in 0..2 {
+                    let index = (hook.number() * REASON_MAX + reason.number()) * 2 + answered;
+                    counts.insert((hook.number(), reason.number(), answered), self.per_cpu("jn_counters", index, 0));
+                }
+            }
+        }
+        for index in [RED_INDEX, BLUE_INDEX] {
+            for direction in 0..2 {
+                let packets = self.per_cpu("jn_traffic", index * 2 + direction, 0);
+                counts.insert((u32::MAX, index, direction), packets);
+            }
+        }
+        counts
+    }
+
+    // ---- runs ----
+
+    /// The programs' names.
+    pub fn programs(&self) -> Vec<String> {
+        self.object.borrow().progs().map(|program| program.name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// One packet, and the check that it counted exactly once, where its verdict says.
+    pub fn run(&self, program: &str, ifindex: u32, gso_size: u32, packet: &[u8]) -> Run {
+        let cleared = [0xee_u8; 32];
+        let mut scratch = self.map("jn_scratch").lookup_percpu(&[0; 4], MapFlags::ANY).unwrap().unwrap();
+        for cpu in &mut scratch {
+            cpu[..32].copy_from_slice(&cleared);
+        }
+        self.map("jn_scratch").update_percpu(&[0; 4], &scratch, MapFlags::ANY).unwrap();
+        *self.before.borrow_mut() = self.counts();
+
+        let (code, bytes, _) = self.repeat(program, ifindex, gso_size, packet, 1);
+        let scratch = self.map("jn_scratch").lookup_percpu(&[0; 4], MapFlags::ANY).unwrap().unwrap();
+        let verdict = Verdict::read_from_bytes(&scratch[0][..32]).unwrap();
+        let run = Run {
+            code,
+            action: Action::from_number(verdict.action).unwrap(),
+            reason: Reason::from_number(verdict.reason).unwrap(),
+            verdict,
+            bytes,
+        };
+        self.accounted(&run);
+        run
+    }
+
+    fn accounted(&self, run: &Run) {
+        let after = self.counts();
+        let mut moved: Vec<_> = Vec::new();
+        for (key, before) in self.before.borrow().iter() {
+            if after[key] != *before {
+                moved.push((*key, after[key] - before));
+            }
+        }
+        match run.action {
+            Action::Pass if run.reason == Reason::Ok => assert_eq!(moved, []),
+            Action::Peer | Action::Encap | Action::Device => {
+                assert!(matches!(moved[..], [((u32::MAX, _, _), 1)]), "{moved:?} for {run:?}");
+            }
+            _ => {
+                let expected = (run.verdict.hook, run.reason.number(), run.verdict.answered);
+                assert_eq!(moved, [(expected, 1)], "{run:?}");
+            }
+        }
+        match run.action {
+            Action::Drop => assert_eq!(run.code, SHOT),
+            Action::Pass => assert_eq!(run.code, UNSPEC),
+            _ => assert_eq!(run.code, REDIRECT),
+        }
+    }
+
+    /// Return value, packet and mean time of a run.
+    pub fn repeat(
+        &self,
+        program: &str,
+        ifindex: u32,
+        gso_size: u32,
+        packet: &[u8],
+        repeat: u32,
+    ) -> (u32, Vec<u8>, std::time::Duration) {
+        // struct __sk_buff: ifindex at 40, gso_segs at 164, gso_size at 176.
+        let mut context = [0_u8; 192];
+        context[40..44].copy_from_slice(&ifindex.to_ne_bytes());
+        if gso_size != 0 {
+            context[164..168].copy_from_slice(&2_u32.to_ne_bytes());
+            context[176..180].copy_from_slice(&gso_size.to_ne_bytes());
+        }
+        let mut out = vec![0; packet.len() + 256];
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(packet),
+            data_out: Some(&mut out),
+            repeat,
+            ..ProgramInput::default()
+        };
+        let object = self.object.borrow_mut();
+        let program = object.progs_mut().find(|p| p.name().to_string_lossy() == program).unwrap();
+        let output = program.test_run(input).unwrap();
+        (output.return_value, output.data.unwrap().to_vec(), output.duration)
+    }
+
+    /// A packet that a Pod sends.
+    pub fn send(&self, pod: Pod, packet: &[u8]) -> Run {
+        self.run("jn_pod", pod.ifindex, 0, packet)
+    }
+
+    /// A packet from the underlay.
+    pub fn receive(&self, packet: &[u8]) -> Run {
+        self.run("jn_overlay", self.underlay, 0, packet)
+    }
+
+    /// The outer header of the other node's packets.
+    pub fn outer(&self, vni: u32) -> Outer {
+        Outer {
+            mac: UNDERLAY_MAC,
+            source: OTHER_VTEP,
+            destination: VTEP,
+            vni,
+            tos: 0,
+            fragment: 0x4000,
+            port: 4789,
+            flags: 8,
+        }
+    }
+
+    /// From one Pod to another, by way of the gateway where that is so.
+    pub fn packet(&self, from: &str, to: &str, protocol: u8, l4: Vec<u8>) -> Packet {
+        let (from, to) = (self.pod(from), self.pod(to));
+        let mac = if from.vni == to.vni { to.mac } else { from.gateway_mac() };
+        Packet::new(protocol, from.at(), (mac, to.address), l4)
+    }
+
+    /// The key of a packet of these Pods. `scope` is without protocol.
+    pub fn key(&self, scope: u32, from: &str, to: &str, protocol: u8, ports: (u16, u16)) -> FlowKey {
+        FlowKey {
+            scope: scope | proto(protocol) << SCOPE_PROTO_SHIFT,
+            source: be32(self.pod(from).address),
+            destination: be32(self.pod(to).address),
+            source_port: ports.0.into(),
+            destination_port: ports.1.into(),
+        }
+    }
+}
+
+impl Run {
+    #[track_caller]
+    pub fn dropped(&self, reason: Reason) {
+        assert_eq!((self.action, self.reason), (Action::Drop, reason), "{:?}", self.verdict);
+    }
+
+    #[track_caller]
+    pub fn answered(&self, reason: Reason) {
+        assert_eq!((self.action, self.reason), (Action::Answer, reason), "{:?}", self.verdict);
+        assert_eq!(self.verdict.answered, 1);
+    }
+
+    #[track_caller]
+    pub fn passed(&self) {
+        assert_eq!((self.action, self.reason), (Action::Pass, Reason::Ok), "{:?}", self.verdict);
+    }
+
+    /// Delivered into a Pod of this node.
+    #[track_caller]
+    pub fn delivered(&self, pod: Pod) -> &Self {
+        assert_eq!((self.action, self.reason), (Action::Peer, Reason::Ok), "{:?}", self.verdict);
+        assert_eq!((self.verdict.ifindex, self.verdict.vni), (pod.ifindex, 0));
+        self
+    }
+
+    #[track_caller]
+    pub fn encapsulated(&self, vni: u32) -> &Self {
+        assert_eq!((self.action, self.reason), (Action::Encap, Reason::Ok), "{:?}", self.verdict);
+        assert_eq!((ipv4(self.verdict.vtep), self.verdict.vni, self.verdict.ifindex), (OTHER_VTEP, vni, 0));
+        self
+    }
+
+    #[track_caller]
+    pub fn by_device(&self, vni: u32) -> &Self {
+        assert_eq!((self.action, self.reason), (Action::Device, Reason::Ok), "{:?}", self.verdict);
+        assert_eq!((ipv4(self.verdict.vtep), self.verdict.vni, self.verdict.ifindex), (OTHER_VTEP, vni, 0));
+        self
+    }
+
+    #[track_caller]
+    pub fn slow(&self, slow: bool) -> &Self {
+        assert_eq!(self.verdict.slow != 0, slow, "{:?}", self.verdict);
+        self
+    }
+}
+
+/// Removes the lab's devices, for another lab in the same namespace.
+pub fn clear() {
+    for device in DEVICES {
+        assert!(Command::new("ip").args(["link", "del", device]).status().unwrap().success());
+    }
+}
