@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::Ipv4Addr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -446,9 +446,18 @@ impl Lab {
 
     // ---- runs ----
 
-    /// The programs' names.
-    pub fn programs(&self) -> Vec<String> {
-        self.object.borrow().progs().map(|program| program.name().to_string_lossy().into_owned()).collect()
+    /// The programs' names, and how many instructions the verifier walked through.
+    pub fn programs(&self) -> Vec<(String, u32)> {
+        let object = self.object.borrow();
+        object
+            .progs()
+            .map(|program| {
+                let path = format!("/proc/thread-self/fdinfo/{}", program.as_fd().as_raw_fd());
+                let info = std::fs::read_to_string(path).unwrap();
+                let verified = info.lines().find_map(|line| line.strip_prefix("verified_insns:")).unwrap();
+                (program.name().to_string_lossy().into_owned(), verified.trim().parse().unwrap())
+            })
+            .collect()
     }
 
     /// One packet, and the check that it counted exactly once, where its verdict says.
