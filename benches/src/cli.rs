@@ -1,0 +1,120 @@
+//! The command line.
+
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::cpu;
+use crate::error::{Context, Error, Result};
+use crate::load::{self, Load};
+use crate::measure::MEASURES;
+use crate::namespace::Fabric;
+use crate::report;
+use crate::rounds::{self, Effort};
+
+/// Measures Juneau side by side with other data paths; needs root.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure, print the table, and write the summary.
+    Run(Run),
+    /// Print the names of all measures.
+    List,
+    /// Serve loads until the standard input ends (started by `run`).
+    #[command(hide = true)]
+    Serve {
+        #[arg(long)]
+        cpu: usize,
+    },
+    /// Run one load against a server (started by `run`).
+    #[command(hide = true)]
+    Load {
+        #[arg(value_enum)]
+        load: Load,
+        #[arg(long)]
+        host: Ipv4Addr,
+        #[arg(long)]
+        milliseconds: u64,
+        #[arg(long)]
+        cpu: usize,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// Only measures whose name contains one of these.
+    filters: Vec<String>,
+    /// Few and short rounds: below three minutes, for a first impression.
+    #[arg(long)]
+    quick: bool,
+    /// Number of rounds, instead of 4 (quick) or 16.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Time of each load in a round, instead of 200 ms (quick) or 500 ms.
+    #[arg(long)]
+    milliseconds: Option<u64>,
+    /// The processor that both ends of a path run on.
+    #[arg(long, default_value_t = 0)]
+    cpu: usize,
+    /// Directory of the summary.
+    #[arg(long, default_value = "target/bench")]
+    output: PathBuf,
+}
+
+impl Cli {
+    /// Does what the command line says.
+    ///
+    /// # Errors
+    /// What stopped it; a goal that is missed is none.
+    pub fn run(self) -> Result<()> {
+        match self.command {
+            Command::Run(run) => run.run(),
+            Command::List => list(),
+            Command::Serve { cpu } => {
+                cpu::pin(cpu)?;
+                load::serve()
+            }
+            Command::Load { load, host, milliseconds, cpu } => {
+                cpu::pin(cpu)?;
+                let outcome = load::run_client(load, host, Duration::from_millis(milliseconds))?;
+                serde_json::to_writer(io::stdout(), &outcome)
+                    .map_err(|error| Error::Io { what: "writing the outcome".into(), source: error.into() })
+            }
+        }
+    }
+}
+
+impl Run {
+    fn run(self) -> Result<()> {
+        let effort = Effort {
+            rounds: self.rounds.unwrap_or(if self.quick { 4 } else { 16 }),
+            time: Duration::from_millis(self.milliseconds.unwrap_or(if self.quick { 200 } else { 500 })),
+            cpu: self.cpu,
+        };
+        let fabric = Fabric::new()?;
+        let measures: Vec<_> = MEASURES.iter().filter(|measure| self.wants(measure.name)).copied().collect();
+        let rows = rounds::run(&fabric, &measures, effort)?;
+        report::print(&rows, io::stdout())?;
+        report::write_summary(&rows, &self.output)
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
+    }
+}
+
+fn list() -> Result<()> {
+    for measure in MEASURES {
+        writeln!(io::stdout(), "{}", measure.name).context("printing the list")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! Benchmarks of Juneau: whole paths side by side with other data paths, programs, and compilation.
+//!
+//! `make bench` runs them. Everything happens in namespaces without names, which vanish with the process.
+
+pub mod cli;
+pub mod cpu;
+pub mod error;
+pub mod load;
+pub mod measure;
+pub mod namespace;
+pub mod path;
+pub mod peers;
+pub mod report;
+pub mod rounds;
+pub mod statistics;
+pub mod tc;
