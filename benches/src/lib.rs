@@ -3,6 +3,7 @@
 //! `make bench` runs them. Everything happens in namespaces without names, which vanish with the process.
 
 pub mod cli;
+pub mod content;
 pub mod cpu;
 pub mod error;
 pub mod load;
