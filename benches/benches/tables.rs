@@ -1,4 +1,5 @@
-//! The traits of `juneau-core` over memory: look up, insert, dump, compare, at three sizes.
+//! The traits of `juneau-core` over memory: look up, insert, dump, compare, at three sizes; and
+//! flow state: look up, commit, dump, expire.
 
 use std::hint::black_box;
 use std::net::IpAddr;
@@ -6,7 +7,10 @@ use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use juneau_benches::content::{self, Random};
-use juneau_core::tables::{Diff, Endpoints, Fib, MemTables, TablesMut};
+use juneau_core::flow::{FlowRead, FlowTable, MemFlowTable};
+use juneau_core::layout::Seeds;
+use juneau_core::tables::{Diff, Endpoints, Fib, MemTables, Tables, TablesMut};
+use juneau_core::time::Now;
 
 const SIZES: [u32; 3] = [1_000, 100_000, 1_000_000];
 
@@ -15,7 +19,7 @@ fn tables(criterion: &mut Criterion) {
     group.sample_size(10).measurement_time(Duration::from_secs(2)).warm_up_time(Duration::from_millis(500));
     for size in SIZES {
         let wanted = content::endpoints(size);
-        let diff = Diff::between(&MemTables::new().content().clone(), &wanted);
+        let diff = Diff::between(&Tables::default(), &wanted);
         let mut filled = MemTables::new();
         if filled.apply_diff(&diff).is_err() {
             continue;
@@ -48,5 +52,48 @@ fn tables(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, tables);
+fn flows(criterion: &mut Criterion) {
+    const START: Now = Now { stamp: 1, hz: 250 };
+    let mut group = criterion.benchmark_group("memory, flows");
+    group.sample_size(10).measurement_time(Duration::from_secs(2)).warm_up_time(Duration::from_millis(500));
+    for size in SIZES {
+        let connections = size / 2;
+        let fill = || {
+            let mut table = MemFlowTable::new(size as usize, Seeds { first: 0x9e37_79b9, second: 0x85eb_ca77 });
+            for n in 0..connections {
+                let _ = black_box(table.commit(&content::opening(n, START.stamp)));
+            }
+            table
+        };
+        let filled = fill();
+        let mut random = Random::new(2);
+        group.throughput(Throughput::Elements(1));
+        group.bench_function(BenchmarkId::new("look up", size), |bencher| {
+            bencher.iter(|| black_box(filled.lookup(&content::flow_key(random.below(connections)))));
+        });
+        group.throughput(Throughput::Elements(u64::from(size)));
+        group.bench_function(BenchmarkId::new("commit everything", size), |bencher| {
+            bencher.iter(fill);
+        });
+        group.bench_function(BenchmarkId::new("dump", size), |bencher| {
+            bencher.iter(|| {
+                let mut stamps = 0_u64;
+                let _ = filled.for_each(&mut |_, flow| stamps += u64::from(flow.stamp));
+                stamps
+            });
+        });
+        for (name, now) in [("expire nothing", START), ("expire everything", START.later(START.seconds(3600)))] {
+            group.bench_function(BenchmarkId::new(name, size), |bencher| {
+                bencher.iter_batched_ref(
+                    || filled.clone(),
+                    |table| table.expire(now, size as usize),
+                    BatchSize::PerIteration,
+                );
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, tables, flows);
 criterion_main!(benches);

@@ -2,7 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use juneau_core::layout::{Endpoint, EndpointKey, KIND_POD, ROUTE_CONNECTED, Route, RouteKey, be32};
+use juneau_core::flow::Opening;
+use juneau_core::layout::{
+    Be16, Endpoint, EndpointKey, FLOW_REPLY, Flow, FlowKey, KIND_POD, PROTO_UDP, ROUTE_CONNECTED, Route, RouteKey, be32,
+};
 use juneau_core::tables::Tables;
 
 /// VPCs that the endpoints are spread over.
@@ -69,6 +72,41 @@ pub fn endpoints(count: u32) -> Tables {
     tables
 }
 
+/// Key of the n-th connection's first direction.
+#[must_use]
+pub fn flow_key(n: u32) -> FlowKey {
+    let (vpc, source) = endpoint_key(n % 1000);
+    FlowKey {
+        scope: FlowKey::scope(vpc, 0, PROTO_UDP),
+        source: be32(source),
+        destination: be32(Ipv4Addr::from(0x0aff_0000 + (n >> 16))),
+        source_port: Be16::new((n & 0xffff) as u16),
+        destination_port: Be16::new(53),
+    }
+}
+
+/// The n-th connection, last seen at `stamp`.
+#[must_use]
+pub fn opening(n: u32, stamp: u32) -> Opening {
+    let key = flow_key(n);
+    let back = FlowKey {
+        scope: key.scope,
+        source: key.destination,
+        destination: key.source,
+        source_port: key.destination_port,
+        destination_port: key.source_port,
+    };
+    let flow = |peer, flags| Flow { stamp, peer, flags, ..Flow::default() };
+    Opening {
+        vpc_index: 0,
+        flow_limit: u32::MAX,
+        embryonic_limit: u32::MAX,
+        forward: (key, flow(back, 0)),
+        reverse: Some((back, flow(key, FLOW_REPLY))),
+        reused: false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +116,12 @@ mod tests {
         let tables = endpoints(5_000);
         assert_eq!(tables.endpoints.len(), 5_000);
         assert_eq!(tables.routes.len(), 500);
+    }
+
+    #[test]
+    fn every_connection_is_one_of_its_own() {
+        let keys: std::collections::HashSet<FlowKey> = (0..200_000).map(flow_key).collect();
+        assert_eq!(keys.len(), 200_000);
     }
 
     #[test]
