@@ -12,6 +12,7 @@ use crate::error::{Context, Error, Result};
 use crate::load::{self, Load};
 use crate::measure::MEASURES;
 use crate::namespace::Fabric;
+use crate::ours::mount_pins;
 use crate::report;
 use crate::rounds::{self, Effort};
 
@@ -100,6 +101,7 @@ impl Run {
             time: Duration::from_millis(self.milliseconds.unwrap_or(if self.quick { 200 } else { 500 })),
             cpu: self.cpu,
         };
+        mount_pins()?;
         let fabric = Fabric::new()?;
         let measures: Vec<_> = MEASURES.iter().filter(|measure| self.wants(measure.name)).copied().collect();
         let rows = rounds::run(&fabric, &measures, effort)?;

@@ -53,6 +53,25 @@ pub enum Error {
         /// Datagrams that reached the server's socket, full or not.
         arrived: u64,
     },
+    /// Our data path's half in the kernel.
+    #[error("{what}: {source}")]
+    Dataplane {
+        /// What was being done.
+        what: String,
+        /// Its answer.
+        source: Box<juneau_bpf::Error>,
+    },
+    /// Our tables.
+    #[error("{what}: {source}")]
+    Tables {
+        /// What was being done.
+        what: String,
+        /// Their answer.
+        source: juneau_core::tables::TableError,
+    },
+    /// Packets took another way through our data path than the one that is measured.
+    #[error("the figures of our path do not count: {0}")]
+    NotOurs(String),
     /// A thread of the benchmarks panicked.
     #[error("a thread panicked while {0}")]
     Thread(String),
@@ -91,5 +110,11 @@ impl<T> Context<T> for std::result::Result<T, rtnetlink::Error> {
 impl<T> Context<T> for libbpf_rs::Result<T> {
     fn context(self, what: impl Into<String>) -> Result<T> {
         self.map_err(|source| Error::Bpf { what: what.into(), source })
+    }
+}
+
+impl<T> Context<T> for juneau_bpf::Result<T> {
+    fn context(self, what: impl Into<String>) -> Result<T> {
+        self.map_err(|source| Error::Dataplane { what: what.into(), source: Box::new(source) })
     }
 }

@@ -9,6 +9,7 @@ pub mod error;
 pub mod load;
 pub mod measure;
 pub mod namespace;
+pub mod ours;
 pub mod path;
 pub mod peers;
 pub mod report;

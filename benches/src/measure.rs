@@ -14,12 +14,18 @@ pub enum Variant {
     Direct,
     /// The leanest router on one node.
     LeanLocal,
+    /// Our programs on one node.
+    OursLocal,
     /// Three veth pairs with constant redirects.
     Wire,
     /// Bridge, routing and a VXLAN device.
     Flannel,
     /// The leanest router between two nodes.
     LeanNodes,
+    /// Our programs between two nodes.
+    OursNodes,
+    /// The same with room for our headers in the Pods' packets.
+    OursHeadroom,
 }
 
 impl Variant {
@@ -60,10 +66,36 @@ const fn cost(name: &'static str, load: Load, path: Variant, base: Variant, goal
     Measure { name, load, figure: Figure::Cost, path, base, goal }
 }
 
+const fn rate(name: &'static str, load: Load, path: Variant, base: Variant, goal: Option<Bound>) -> Measure {
+    Measure { name, load, figure: Figure::Rate, path, base, goal }
+}
+
 /// All measures of whole paths.
-pub const MEASURES: &[Measure] = &[
-    cost("same node: UDP packet, lean / direct veth", Load::Packet, Variant::LeanLocal, Variant::Direct, None),
-    cost("nodes: UDP packet, lean / wire", Load::Packet, Variant::LeanNodes, Variant::Wire, None),
-    cost("nodes: UDP packet, lean / Flannel shape", Load::Packet, Variant::LeanNodes, Variant::Flannel, None),
-    cost("nodes: byte of TCP, lean / wire", Load::Stream, Variant::LeanNodes, Variant::Wire, None),
-];
+pub const MEASURES: &[Measure] = &{
+    use Bound::{AtLeast, AtMost};
+    use Load::{Connection, Packet, Stream, Transaction};
+    use Variant::{Direct, Flannel, LeanLocal, LeanNodes, OursHeadroom, OursLocal, OursNodes, Wire};
+    [
+        cost("same node: TCP transaction / direct veth", Transaction, OursLocal, Direct, Some(AtMost(1.07))),
+        cost("same node: UDP packet / direct veth", Packet, OursLocal, Direct, Some(AtMost(1.12))),
+        cost("same node: connection / direct veth", Connection, OursLocal, Direct, Some(AtMost(1.09))),
+        cost("same node: UDP packet / lean", Packet, OursLocal, LeanLocal, Some(AtMost(1.03))),
+        rate("same node: TCP stream, rate / direct veth", Stream, OursLocal, Direct, Some(AtLeast(0.97))),
+        cost("nodes: UDP packet / wire", Packet, OursNodes, Wire, Some(AtMost(1.18))),
+        cost("nodes: UDP packet / Flannel shape", Packet, OursNodes, Flannel, Some(AtMost(0.50))),
+        cost("nodes: UDP packet, headroom / Flannel shape", Packet, OursHeadroom, Flannel, Some(AtMost(0.48))),
+        cost("nodes: TCP transaction / wire", Transaction, OursNodes, Wire, Some(AtMost(1.07))),
+        cost("nodes: connection / wire", Connection, OursNodes, Wire, Some(AtMost(1.10))),
+        cost("nodes: GB of TCP / wire", Stream, OursNodes, Wire, Some(AtMost(1.08))),
+        // What the machine makes of the leanest programs, and of ours beside them.
+        cost("same node: UDP packet, lean / direct veth", Packet, LeanLocal, Direct, None),
+        cost("same node: connection, lean / direct veth", Connection, LeanLocal, Direct, None),
+        cost("nodes: UDP packet, lean / wire", Packet, LeanNodes, Wire, None),
+        cost("nodes: UDP packet / lean", Packet, OursNodes, LeanNodes, None),
+        cost("nodes: UDP packet, headroom / wire", Packet, OursHeadroom, Wire, None),
+        cost("nodes: TCP transaction, headroom / wire", Transaction, OursHeadroom, Wire, None),
+        cost("nodes: TCP transaction / lean", Transaction, OursNodes, LeanNodes, None),
+        cost("nodes: connection / lean", Connection, OursNodes, LeanNodes, None),
+        cost("nodes: GB of TCP / lean", Stream, OursNodes, LeanNodes, None),
+    ]
+};

@@ -20,6 +20,7 @@ pub struct Path {
     server: Server,
     soft_interrupts: Vec<ProcessId>,
     cpu: usize,
+    check: Box<dyn Fn() -> Result<()>>,
     // Dropped last: nodes, programs and links between the Pods.
     _between: Vec<Box<dyn Any>>,
 }
@@ -39,12 +40,28 @@ impl Path {
             server,
             soft_interrupts: cpu::soft_interrupt_threads(),
             cpu,
+            check: Box::new(|| Ok(())),
             _between: between.into_iter().chain([Box::new(pods.server) as _]).collect(),
         };
         for load in [Load::Transaction, Load::Packet] {
             path.measure(load, Duration::from_millis(20))?;
         }
         Ok(path)
+    }
+
+    /// Adds what must hold once all figures are taken.
+    #[must_use]
+    pub fn with_check(mut self, check: impl Fn() -> Result<()> + 'static) -> Self {
+        self.check = Box::new(check);
+        self
+    }
+
+    /// Whether the figures taken so far say what they should.
+    ///
+    /// # Errors
+    /// Why they do not.
+    pub fn check(&self) -> Result<()> {
+        (self.check)()
     }
 
     /// What the path is called.

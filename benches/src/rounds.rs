@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::load::Load;
 use crate::measure::{Figure, Measure, Variant};
 use crate::namespace::Fabric;
+use crate::ours::{Headroom, ours_local, ours_nodes};
 use crate::path::Path;
 use crate::peers;
 use crate::report::{Row, progress};
@@ -85,6 +86,9 @@ fn build(fabric: &Fabric, variant: Variant, cpu: usize) -> Result<Path> {
         Variant::LeanLocal => peers::lean_local(fabric, cpu),
         Variant::Wire => peers::wire(fabric, cpu),
         Variant::Flannel => peers::flannel(fabric, cpu),
+        Variant::OursLocal => ours_local(fabric, cpu),
+        Variant::OursNodes => ours_nodes(fabric, cpu, Headroom::Default),
+        Variant::OursHeadroom => ours_nodes(fabric, cpu, Headroom::Reserved),
         Variant::LeanNodes => peers::lean_nodes(fabric, cpu),
     }
 }

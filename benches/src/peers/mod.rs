@@ -11,5 +11,5 @@ pub use direct::direct;
 pub use flannel::flannel;
 pub use lean::{lean_local, lean_nodes};
 pub use programs::{Config, PeerObject};
-pub use topology::{Node, OneNode, POD_MTU, TwoNodes, UNDERLAY_MTU};
+pub use topology::{LOCAL_MTU, Node, OneNode, POD_MTU, Pod, TwoNodes, UNDERLAY_MTU};
 pub use wire::wire;

@@ -1,0 +1,11 @@
+//! Our own data path: the real programs, with tables that are filled without an agent.
+
+mod content;
+mod nodes;
+mod paths;
+mod pins;
+
+pub use content::{GATEWAY_MAC, Member, Place, VPC, node_tables};
+pub use nodes::open;
+pub use paths::{Headroom, ours_local, ours_nodes};
+pub use pins::{PIN_ROOT, mount_pins};

@@ -1,0 +1,38 @@
+//! The programs on one node.
+
+use std::net::Ipv4Addr;
+
+use juneau_bpf::{Dataplane, NodeConfig, Options};
+use juneau_core::tables::{Diff, Tables, TablesMut};
+
+use super::pins;
+use crate::error::{Context, Error, Result};
+use crate::namespace::Namespace;
+
+/// UDP port of the overlay.
+pub(super) const VXLAN_PORT: u16 = 4789;
+
+/// Loads the programs in a node's namespace and fills the tables. Nothing is attached yet.
+///
+/// # Errors
+/// [`Error::Dataplane`] and [`Error::Tables`] with the cause.
+pub fn open(
+    node: &Namespace,
+    vtep: Ipv4Addr,
+    underlay_ifindex: u32,
+    vxlan_ifindex: u32,
+    tables: &Tables,
+) -> Result<Dataplane> {
+    let config = NodeConfig { vtep, underlay_ifindex, vxlan_ifindex, vxlan_port: VXLAN_PORT };
+    node.run(|| {
+        let dataplane = Dataplane::open(Options::new(pins::next(), config)).context("loading our programs")?;
+        dataplane
+            .tables()
+            .context("our tables")?
+            .apply_diff(&Diff::between(&Tables::default(), tables))
+            .map_err(|source| Error::Tables { what: "filling our tables".into(), source })?;
+        // As after the first full pass of a node's start.
+        dataplane.generations().context("our generations")?.advance_all().context("moving all generations")?;
+        Ok(dataplane)
+    })
+}
