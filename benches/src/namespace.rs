@@ -119,14 +119,14 @@ impl Namespace {
     ///
     /// # Errors
     /// [`Error::Netlink`] with the kernel's answer; so for all below.
-    pub fn veth(&self, name: &str, peer: &End<'_>, mtu: u32) -> Result<()> {
+    pub fn veth(&self, name: &str, peer: &End<'_>, mtu: u16) -> Result<()> {
         let far = LinkMessageBuilder::<LinkUnspec>::new()
             .name(peer.name)
-            .mtu(mtu)
+            .mtu(mtu.into())
             .setns_by_fd(peer.namespace.file.as_raw_fd())
             .build();
         let near = LinkMessageBuilder::<LinkVeth>::new(name, peer.name)
-            .mtu(mtu)
+            .mtu(mtu.into())
             .set_info_data(InfoData::Veth(InfoVeth::Peer(far)))
             .build();
         self.add_link(name, near)?;
@@ -138,8 +138,8 @@ impl Namespace {
     ///
     /// # Errors
     /// As [`Self::veth`].
-    pub fn bridge(&self, name: &str, mtu: u32, ports: &[&str]) -> Result<()> {
-        self.add_link(name, LinkBridge::new(name).mtu(mtu).build())?;
+    pub fn bridge(&self, name: &str, mtu: u16, ports: &[&str]) -> Result<()> {
+        self.add_link(name, LinkBridge::new(name).mtu(mtu.into()).build())?;
         let index = self.index(name)?;
         for port in ports {
             let message = LinkMessageBuilder::<LinkUnspec>::new().name(*port).controller(index).build();
@@ -152,9 +152,12 @@ impl Namespace {
     ///
     /// # Errors
     /// As [`Self::veth`].
-    pub fn vxlan(&self, name: &str, tunnel: &Vxlan<'_>, mtu: u32) -> Result<()> {
-        let mut builder =
-            LinkVxlan::new(name, tunnel.vni).dev(self.index(tunnel.device)?).port(tunnel.port).learning(false).mtu(mtu);
+    pub fn vxlan(&self, name: &str, tunnel: &Vxlan<'_>, mtu: u16) -> Result<()> {
+        let mut builder = LinkVxlan::new(name, tunnel.vni)
+            .dev(self.index(tunnel.device)?)
+            .port(tunnel.port)
+            .learning(false)
+            .mtu(mtu.into());
         if let Some(local) = tunnel.local {
             builder = builder.local(local);
         }
@@ -165,12 +168,12 @@ impl Namespace {
     ///
     /// # Errors
     /// As [`Self::veth`].
-    pub fn vxlan_external(&self, name: &str, port: u16, mtu: u32) -> Result<()> {
+    pub fn vxlan_external(&self, name: &str, port: u16, mtu: u16) -> Result<()> {
         let message = LinkMessageBuilder::<LinkVxlan>::new(name)
             .collect_metadata(true)
             .port(port)
             .learning(false)
-            .mtu(mtu)
+            .mtu(mtu.into())
             .up()
             .build();
         self.add_link(name, message)

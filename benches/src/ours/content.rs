@@ -1,40 +1,38 @@
-//! The tables of a node: endpoints of one or more VPCs, routes between their Subnets, one rule that allows everything.
+//! A cluster as seen by one node: a model made of a list of endpoints, and the tables compiled from it.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use juneau_core::layout::{
-    Be16, EGRESS, EP_LOCAL, EP_POLICY_READY, Endpoint, EndpointKey, IDENTITY_ANY, INGRESS, Interface, KIND_POD, MacKey,
-    POLICY_ALLOW, Policy, PolicyKey, ROUTE_CONNECTED, Route, RouteKey, Segment, Vpc, Vtep, be32, endpoint_generation,
-};
+use ipnet::{IpNet, Ipv4Net};
+use juneau_core::compile::{Limits, NodeContext, compile};
+use juneau_core::id::{IdError, Identity, IfIndex, MacAddr, TableId, Vni, VpcId};
+use juneau_core::model::{Attachment, Attachments, Endpoint, Model, Node, Route, RouteTable, RouteTarget, Subnet, Vpc};
 use juneau_core::tables::Tables;
 
+use crate::error::{Error, Result};
 use crate::namespace::Mac;
-use crate::peers::UNDERLAY_MTU;
 
 /// The VPC of paths that need one only.
 pub const VPC: u32 = 7;
 /// MAC address of every gateway.
 pub const GATEWAY_MAC: Mac = [2, 0, 0, 0, 0, 1];
-
+/// The node whose tables are compiled.
+const HERE: &str = "here";
 const IDENTITY: u32 = 1;
-const POLICY: u32 = 1;
 const SUBNET_LENGTH: u8 = 24;
+const OVERHEAD: u16 = 50;
 /// Connections of a VPC; the benchmarks open as many as there are ports.
-const FLOW_LIMIT: u32 = 1 << 20;
+const FLOWS: u32 = 1 << 20;
 
 /// An endpoint of a VPC.
 #[derive(Debug, Clone, Copy)]
 pub struct Member {
-    /// Its VPC, which is also the number of its route table.
+    /// Its VPC.
     pub vpc: u32,
-    /// The VPC's number on the node.
-    pub vpc_index: u16,
     /// Its address; its Subnet is the /24 around it.
     pub address: Ipv4Addr,
     /// Its MAC address.
     pub mac: Mac,
-    /// Its MTU.
-    pub mtu: u16,
     /// Where it is.
     pub place: Place,
 }
@@ -48,142 +46,177 @@ pub enum Place {
     There(Ipv4Addr),
 }
 
-impl Member {
-    /// VNI of its Subnet: one for each third octet of each VPC.
-    fn vni(&self) -> u32 {
-        let [_, _, subnet, _] = self.address.octets();
-        (self.vpc << 8) | u32::from(subnet)
+/// What the tables of a node are compiled from.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    /// The objects.
+    pub model: Model,
+    /// What is attached to the node.
+    pub attachments: Attachments,
+    /// The node.
+    pub context: NodeContext,
+}
+
+impl Cluster {
+    /// The cluster in which `members` are all endpoints, seen by the node with `vtep`, with Pods of `pod_mtu`.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`] when a number or an address is none that is allowed.
+    pub fn new(vtep: Ipv4Addr, pod_mtu: u16, members: &[Member]) -> Result<Self> {
+        let mut context = NodeContext::new(HERE, vtep, pod_mtu.saturating_add(OVERHEAD));
+        context.limits = Limits { flows: FLOWS, embryonic: FLOWS, ..Limits::default() };
+        let mut cluster = Self { model: Model::default(), attachments: BTreeMap::new(), context };
+        cluster.model.nodes.insert(HERE.into(), node(vtep));
+        for member in members {
+            cluster.add(member).map_err(|error| Error::NotOurs(format!("{member:?}: {error}")))?;
+        }
+        Ok(cluster)
     }
 
-    fn subnet(&self) -> Ipv4Addr {
-        let [a, b, c, _] = self.address.octets();
-        Ipv4Addr::new(a, b, c, 0)
+    /// The tables of the node.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`] when something cannot be programmed.
+    pub fn tables(&self) -> Result<Tables> {
+        let (tables, problems) = compile(&self.model, &self.context, &self.attachments);
+        match problems.first() {
+            None => Ok(tables),
+            Some(problem) => Err(Error::NotOurs(problem.to_string())),
+        }
+    }
+
+    fn add(&mut self, member: &Member) -> std::result::Result<(), IdError> {
+        let id = VpcId::new(member.vpc)?;
+        let vni = member.vni()?;
+        let table = TableId::new(member.vpc)?;
+        let name = format!("vpc-{}", member.vpc);
+        let model = &mut self.model;
+        model.vpcs.entry(id).or_insert_with(|| Vpc { id, name: name.clone(), origin: String::new() });
+        if let std::collections::btree_map::Entry::Vacant(free) = model.subnets.entry(vni) {
+            let prefix = member.subnet();
+            free.insert(Subnet {
+                vni,
+                name: format!("{name}-{prefix}"),
+                vpc: id,
+                prefix,
+                gateway: member.gateway().into(),
+                gateway_mac: MacAddr::new(GATEWAY_MAC)?,
+                table: Some(table),
+                origin: String::new(),
+            });
+            let new = || RouteTable { id: table, name, vpc: id, routes: Vec::new(), origin: String::new() };
+            let routes = &mut model.tables.entry(table).or_insert_with(new).routes;
+            routes.push(Route { prefix, target: RouteTarget::Connected(vni) });
+        }
+        let name = format!("vpc-{}/{}", member.vpc, member.address);
+        let node_name = match member.place {
+            Place::Here(_) => HERE.to_owned(),
+            Place::There(vtep) => {
+                let name = vtep.to_string();
+                model.nodes.entry(name.clone()).or_insert_with(|| node(vtep));
+                name
+            }
+        };
+        if let Place::Here(ifindex) = member.place {
+            let attachment = Attachment {
+                ifindex: IfIndex::new(ifindex)?,
+                host_mac: MacAddr::new(GATEWAY_MAC)?,
+                container_id: String::new(),
+            };
+            self.attachments.insert(name.clone(), attachment);
+        }
+        let endpoint = Endpoint {
+            vpc: id,
+            subnet: vni,
+            address: member.address.into(),
+            mac: MacAddr::new(member.mac)?,
+            node: node_name,
+            identity: Identity::new(IDENTITY)?,
+            policy_ready: true,
+            pod: name.clone(),
+            name,
+            origin: String::new(),
+        };
+        model.endpoints.insert((id, member.address.into()), endpoint);
+        Ok(())
+    }
+}
+
+impl Member {
+    /// One for each third octet of each VPC.
+    fn vni(&self) -> std::result::Result<Vni, IdError> {
+        let [_, _, subnet, _] = self.address.octets();
+        Vni::new((self.vpc << 8) | u32::from(subnet))
+    }
+
+    fn subnet(&self) -> IpNet {
+        IpNet::V4(Ipv4Net::new_assert(self.address, SUBNET_LENGTH).trunc())
     }
 
     fn gateway(&self) -> Ipv4Addr {
         let [a, b, c, _] = self.address.octets();
         Ipv4Addr::new(a, b, c, 1)
     }
-
-    fn generation(&self) -> u32 {
-        endpoint_generation(self.vpc, be32(self.address))
-    }
-
-    fn interface(&self) -> Interface {
-        Interface {
-            vpc: self.vpc,
-            vni: self.vni(),
-            table: self.vpc,
-            flags: EP_POLICY_READY,
-            address: be32(self.address),
-            gateway: be32(self.gateway()),
-            mac: self.mac,
-            gateway_mac: GATEWAY_MAC,
-            mtu: self.mtu,
-            vpc_index: self.vpc_index,
-            kind: KIND_POD,
-            prefix_length: SUBNET_LENGTH,
-            identity: IDENTITY,
-            policy: POLICY,
-            generation: self.generation(),
-            ..Interface::default()
-        }
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        let (flags, ifindex, vtep) = match self.place {
-            Place::Here(ifindex) => (EP_POLICY_READY | EP_LOCAL, ifindex, Ipv4Addr::UNSPECIFIED),
-            Place::There(vtep) => (EP_POLICY_READY, 0, vtep),
-        };
-        Endpoint {
-            flags,
-            ifindex,
-            vtep: be32(vtep),
-            vni: self.vni(),
-            mac: self.mac,
-            gateway_mac: GATEWAY_MAC,
-            mtu: self.mtu,
-            kind: KIND_POD,
-            identity: IDENTITY,
-            policy: POLICY,
-            generation: self.generation(),
-            table: self.vpc,
-            ..Endpoint::default()
-        }
-    }
-
-    fn segment(&self) -> Segment {
-        Segment {
-            vpc: self.vpc,
-            vpc_index: self.vpc_index,
-            mtu: self.mtu,
-            gateway: be32(self.gateway()),
-            gateway_mac: GATEWAY_MAC,
-            prefix_length: SUBNET_LENGTH,
-            table: self.vpc,
-            ..Segment::default()
-        }
-    }
 }
 
-/// The content of all tables of the node on which `members` see each other.
+fn node(vtep: Ipv4Addr) -> Node {
+    Node { internal_ip: vtep.into(), origin: String::new() }
+}
+
+/// A cluster of `vpcs` VPCs whose `endpoints` are spread evenly over `nodes` nodes, one of them this one.
 #[must_use]
-pub fn node_tables(members: &[Member]) -> Tables {
-    let mut tables = Tables::default();
-    for member in members {
-        let key = EndpointKey { vpc: member.vpc, address: be32(member.address) };
-        tables.endpoints.insert(key, member.endpoint());
-        let route = Route { kind: ROUTE_CONNECTED, vni: member.vni(), ..Route::default() };
-        tables.routes.insert(RouteKey::new(member.vpc, member.subnet(), SUBNET_LENGTH), route);
-        let limits = Vpc { vpc: member.vpc, flow_limit: FLOW_LIMIT, embryonic_limit: FLOW_LIMIT, icmp_limit: 100 };
-        tables.vpcs.insert(member.vpc_index.into(), limits);
-        match member.place {
-            Place::Here(ifindex) => {
-                tables.interfaces.insert(ifindex, member.interface());
-                tables.segments.insert(member.vni(), member.segment());
-                let key = MacKey { vni: member.vni(), mac: member.mac, ..MacKey::default() };
-                let mac = juneau_core::layout::Mac { address: be32(member.address), ifindex };
-                tables.macs.insert(key, mac);
+pub fn spread(vpcs: u32, endpoints: u32, nodes: u32) -> Vec<Member> {
+    (0..endpoints)
+        .map(|n| {
+            let inside = n / vpcs;
+            let [_, _, high, low] = (inside + 1).to_be_bytes();
+            let place = match n % nodes {
+                0 => Place::Here(100 + n / nodes),
+                other => Place::There(Ipv4Addr::from(0xc0a8_0000 + 1 + other)),
+            };
+            Member {
+                vpc: 2 + n % vpcs,
+                // The last octet stays clear of the gateway and the ends of the Subnet.
+                address: Ipv4Addr::new(10, high, low / 100, 10 + low % 100),
+                mac: [2, 1, 0, 0, high, low],
+                place,
             }
-            Place::There(vtep) => {
-                let mtu = u16::try_from(UNDERLAY_MTU).unwrap_or(u16::MAX);
-                tables.vteps.insert(be32(vtep), Vtep { next_hop: be32(vtep), mtu, ..Vtep::default() });
-            }
-        }
-    }
-    for direction in [EGRESS, INGRESS] {
-        let key = PolicyKey {
-            identity: IDENTITY,
-            policy: POLICY,
-            peer: IDENTITY_ANY,
-            direction,
-            protocol: 0,
-            port: Be16::new(0),
-        };
-        tables.policies.insert(key, Policy { action: POLICY_ALLOW, rule: 1 });
-    }
-    tables
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    const VTEP: Ipv4Addr = Ipv4Addr::new(192, 168, 9, 1);
 
     #[test]
     fn a_node_knows_both_ends_and_the_way() {
         let end = |last, place| Member {
             vpc: VPC,
-            vpc_index: 1,
             address: Ipv4Addr::new(10, 0, last, 2),
             mac: [2, 0, 0, 0, 1, last],
-            mtu: 1450,
             place,
         };
-        let tables = node_tables(&[end(1, Place::Here(5)), end(2, Place::There(Ipv4Addr::new(192, 168, 9, 2)))]);
+        let members = [end(1, Place::Here(5)), end(2, Place::There(Ipv4Addr::new(192, 168, 9, 2)))];
+        let tables = Cluster::new(VTEP, 1450, &members).unwrap().tables().unwrap();
         assert_eq!(tables.endpoints.len(), 2);
         assert_eq!(tables.routes.len(), 2);
         assert_eq!(tables.policies.len(), 2);
         let counts = [tables.interfaces.len(), tables.macs.len(), tables.segments.len(), tables.vteps.len()];
         assert_eq!(counts, [1, 1, 1, 1]);
+        assert!(tables.interfaces.values().all(|interface| interface.mtu == 1450));
+    }
+
+    #[test]
+    fn a_spread_cluster_is_complete_and_without_problems() {
+        let members = spread(100, 10_000, 200);
+        let cluster = Cluster::new(VTEP, 1450, &members).unwrap();
+        assert_eq!(cluster.model.endpoints.len(), 10_000);
+        assert_eq!(cluster.model.vpcs.len(), 100);
+        assert_eq!(cluster.model.nodes.len(), 200);
+        assert_eq!(cluster.tables().unwrap().interfaces.len(), 50);
     }
 }

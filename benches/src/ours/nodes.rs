@@ -1,10 +1,9 @@
 //! The programs on one node.
 
-use std::net::Ipv4Addr;
-
 use juneau_bpf::{Dataplane, NodeConfig, Options};
 use juneau_core::tables::{Diff, Tables, TablesMut};
 
+use super::content::Cluster;
 use super::pins;
 use crate::error::{Context, Error, Result};
 use crate::namespace::Namespace;
@@ -16,20 +15,15 @@ pub(super) const VXLAN_PORT: u16 = 4789;
 ///
 /// # Errors
 /// [`Error::Dataplane`] and [`Error::Tables`] with the cause.
-pub fn open(
-    node: &Namespace,
-    vtep: Ipv4Addr,
-    underlay_ifindex: u32,
-    vxlan_ifindex: u32,
-    tables: &Tables,
-) -> Result<Dataplane> {
-    let config = NodeConfig { vtep, underlay_ifindex, vxlan_ifindex, vxlan_port: VXLAN_PORT };
+pub fn open(node: &Namespace, underlay_ifindex: u32, vxlan_ifindex: u32, cluster: &Cluster) -> Result<Dataplane> {
+    let tables = cluster.tables()?;
+    let config = NodeConfig { vtep: cluster.context.vtep, underlay_ifindex, vxlan_ifindex, vxlan_port: VXLAN_PORT };
     node.run(|| {
         let dataplane = Dataplane::open(Options::new(pins::next(), config)).context("loading our programs")?;
         dataplane
             .tables()
             .context("our tables")?
-            .apply_diff(&Diff::between(&Tables::default(), tables))
+            .apply_diff(&Diff::between(&Tables::default(), &tables))
             .map_err(|source| Error::Tables { what: "filling our tables".into(), source })?;
         // As after the first full pass of a node's start.
         dataplane.generations().context("our generations")?.advance_all().context("moving all generations")?;

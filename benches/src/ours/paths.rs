@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use juneau_bpf::Dataplane;
 
-use super::content::{GATEWAY_MAC, Member, Place, VPC, node_tables};
+use super::content::{Cluster, GATEWAY_MAC, Member, Place, VPC};
 use super::nodes::{VXLAN_PORT, open};
 use crate::error::{Context, Error, Result};
 use crate::namespace::{Fabric, Vxlan};
@@ -12,6 +12,8 @@ use crate::path::Path;
 use crate::peers::{LOCAL_MTU, OneNode, POD_MTU, Pod, TwoNodes};
 
 const VXLAN: &str = "vxlan";
+/// VTEP of a node without others.
+const ALONE: Ipv4Addr = Ipv4Addr::new(192, 168, 9, 1);
 
 /// Whether Pods' packets have room for our headers in front from the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,15 +25,8 @@ pub enum Headroom {
     Reserved,
 }
 
-fn member(pod: &Pod, mtu: u32, place: Place) -> Member {
-    Member {
-        vpc: VPC,
-        vpc_index: 1,
-        address: pod.address,
-        mac: pod.mac,
-        mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
-        place,
-    }
+fn member(pod: &Pod, place: Place) -> Member {
+    Member { vpc: VPC, address: pod.address, mac: pod.mac, place }
 }
 
 /// Two Pods of one node and one Subnet.
@@ -41,11 +36,12 @@ fn member(pod: &Pod, mtu: u32, place: Place) -> Member {
 pub fn ours_local(fabric: &Fabric, cpu: usize) -> Result<Path> {
     let one = OneNode::new(fabric)?;
     one.node.vxlan_external(VXLAN, VXLAN_PORT, LOCAL_MTU)?;
-    let members = one.pods.each_ref().map(|pod| member(pod, LOCAL_MTU, Place::Here(pod.host_index)));
+    let members = one.pods.each_ref().map(|pod| member(pod, Place::Here(pod.host_index)));
     // This node is alone: what it would take for its underlay does not matter.
     let underlay = one.node.index("lo")?;
     let vxlan = one.node.index(VXLAN)?;
-    let dataplane = open(&one.node, Ipv4Addr::LOCALHOST, underlay, vxlan, &node_tables(&members))?;
+    let cluster = Cluster::new(ALONE, LOCAL_MTU, &members)?;
+    let dataplane = open(&one.node, underlay, vxlan, &cluster)?;
     for pod in &one.pods {
         pod.behind_gateway(GATEWAY_MAC)?;
         let attach = || dataplane.attach_pod(pod.host_device, pod.host_index);
@@ -74,11 +70,10 @@ pub fn ours_nodes(fabric: &Fabric, cpu: usize, headroom: Headroom) -> Result<Pat
             node.bridge("headroom", POD_MTU, &["room", here.pod.host_device])?;
         }
         let vxlan = node.index(VXLAN)?;
-        let members = [
-            member(&here.pod, POD_MTU, Place::Here(here.pod.host_index)),
-            member(&there.pod, POD_MTU, Place::There(there.vtep)),
-        ];
-        let dataplane = open(node, here.vtep, here.index, vxlan, &node_tables(&members))?;
+        let members =
+            [member(&here.pod, Place::Here(here.pod.host_index)), member(&there.pod, Place::There(there.vtep))];
+        let cluster = Cluster::new(here.vtep, POD_MTU, &members)?;
+        let dataplane = open(node, here.index, vxlan, &cluster)?;
         node.run(|| {
             dataplane.attach_pod(here.pod.host_device, here.pod.host_index).context("attaching to a Pod")?;
             dataplane.attach_underlay(here.index).context("attaching to the underlay")?;

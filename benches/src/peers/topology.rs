@@ -7,11 +7,11 @@ use crate::namespace::{End, Fabric, Mac, Namespace};
 use crate::path::Pods;
 
 /// MTU of the underlay.
-pub const UNDERLAY_MTU: u32 = 1500;
+pub const UNDERLAY_MTU: u16 = 1500;
 /// MTU of Pods whose packets cross the underlay: 50 bytes less for the overlay's headers, also on paths without.
-pub const POD_MTU: u32 = 1450;
+pub const POD_MTU: u16 = 1450;
 /// MTU of Pods that share a node.
-pub const LOCAL_MTU: u32 = 1500;
+pub const LOCAL_MTU: u16 = 1500;
 
 /// The address that Pods have as their gateway; it exists nowhere else.
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
