@@ -84,6 +84,8 @@ struct lean_ports {
 
 /* Everything between the outer Ethernet header and the inner packet. */
 struct lean_outer {
+	struct jn_ipv4 ip;
+	struct jn_udp udp;
 	struct jn_vxlan vxlan;
 	struct jn_ethernet inner;
 } __attribute__((packed));
@@ -212,7 +214,6 @@ int lean_encap(struct __sk_buff *skb)
 	struct bpf_redir_neigh neighbour = {.nh_family = AF_INET};
 	struct lean_outer *outer;
 	struct lean_route *route;
-	struct jn_vxlan *vxlan;
 	struct jn_ipv4 *ip;
 	__u32 hash, length;
 
@@ -232,8 +233,7 @@ int lean_encap(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	length = skb->len - sizeof(*ethernet);
 	set_macs(ethernet, route);
-	vxlan = &outer->vxlan;
-	vxlan->ip = (struct jn_ipv4){
+	outer->ip = (struct jn_ipv4){
 		.version_length = 0x45,
 		.ttl = 64,
 		.protocol = IPPROTO_UDP,
@@ -242,14 +242,14 @@ int lean_encap(struct __sk_buff *skb)
 		.source = config.vtep,
 		.destination = route->vtep,
 	};
-	vxlan->ip.check = header_checksum(&vxlan->ip);
-	vxlan->udp = (struct jn_udp){
+	outer->ip.check = header_checksum(&outer->ip);
+	outer->udp = (struct jn_udp){
 		.source = bpf_htons(0x8000 | (hash & 0x3fff)),
 		.destination = bpf_htons(VXLAN_PORT),
-		.length = bpf_htons(length - sizeof(vxlan->ip)),
+		.length = bpf_htons(length - sizeof(outer->ip)),
 	};
-	vxlan->flags = bpf_htonl(0x08000000); /* the VNI is valid (RFC 7348) */
-	vxlan->vni = bpf_htonl(config.vni << 8);
+	outer->vxlan.flags = bpf_htonl(0x08000000); /* the VNI is valid (RFC 7348) */
+	outer->vxlan.vni = bpf_htonl(config.vni << 8);
 	outer->inner = (struct jn_ethernet){
 		.destination = {2, 0, 0, 0, 0, 1},
 		.source = {2, 0, 0, 0, 0, 2},
@@ -266,19 +266,17 @@ int lean_decap(struct __sk_buff *skb)
 	struct lean_endpoint_key key = {};
 	struct lean_outer *outer;
 	struct lean_route *route;
-	struct jn_vxlan *vxlan;
 	struct jn_ipv4 *ip;
 
 	if (!ethernet)
 		return TC_ACT_OK;
 	outer = (void *)(ethernet + 1);
 	ip = (void *)(outer + 1);
-	vxlan = &outer->vxlan;
-	if (ethernet->type != bpf_htons(ETH_P_IP) || vxlan->ip.protocol != IPPROTO_UDP ||
-	    vxlan->ip.version_length != 0x45 || vxlan->udp.destination != bpf_htons(VXLAN_PORT) ||
+	if (ethernet->type != bpf_htons(ETH_P_IP) || outer->ip.protocol != IPPROTO_UDP ||
+	    outer->ip.version_length != 0x45 || outer->udp.destination != bpf_htons(VXLAN_PORT) ||
 	    outer->inner.type != bpf_htons(ETH_P_IP))
 		return TC_ACT_OK;
-	key.vni = bpf_ntohl(vxlan->vni) >> 8;
+	key.vni = bpf_ntohl(outer->vxlan.vni) >> 8;
 	key.address = ip->destination;
 	route = bpf_map_lookup_elem(&lean_endpoints, &key);
 	if (!route)

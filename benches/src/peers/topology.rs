@@ -33,7 +33,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    fn new(fabric: &Fabric, node: &Namespace, host_device: &'static str, address: Ipv4Addr, mtu: u32) -> Result<Self> {
+    fn new(fabric: &Fabric, node: &Namespace, host_device: &'static str, address: Ipv4Addr, mtu: u16) -> Result<Self> {
         let namespace = fabric.namespace()?;
         let end = End { namespace: node, name: host_device };
         namespace.veth("eth0", &end, mtu)?;
