@@ -1,1 +1,12 @@
-//! Placeholder.
+//! A Juneau cluster in a box: nodes as namespaces, the real agent and BPF programs, on a directory of manifests.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod cgroup;
+pub mod check;
+pub mod cluster;
+pub mod error;
+pub mod namespace;
+pub mod paths;
+pub mod process;
+pub mod responder;
+pub mod underlay;
