@@ -1,6 +1,8 @@
 //! What the manifests say that matters to the lab: which nodes and Pods there should be, and who should reach whom.
 
 use ipnet::Ipv4Net;
+use juneau_api::kinds::{Route, ViaType};
+use juneau_api::view::{ObjectName, View};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -30,15 +32,80 @@ pub struct Pod {
     pub address: Option<Ipv4Addr>,
     /// The MAC address of its first interface, once it has one.
     pub mac: Option<String>,
-    /// Prefixes that the route table of its Subnet leads to, but for those whose target does not exist.
-    pub routes: Vec<Ipv4Net>,
+    /// What its Subnet's route table says, in no order.
+    pub routes: Vec<(Ipv4Net, Target)>,
+}
+
+/// Where a route leads, as far as a check can foresee what comes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// To the Subnet itself.
+    Connected,
+    /// To another Pod, which does with packets what it likes.
+    Router,
 }
 
 impl Pod {
-    /// Whether its route table leads to this address.
+    /// Where its route table leads packets for this address: the longest match decides.
     #[must_use]
-    pub fn routes_to(&self, address: Ipv4Addr) -> bool {
-        self.routes.iter().any(|route| route.contains(&address))
+    pub fn route(&self, address: Ipv4Addr) -> Option<Target> {
+        let matching = self.routes.iter().filter(|(prefix, _)| prefix.contains(&address));
+        matching.max_by_key(|(prefix, _)| prefix.prefix_len()).map(|(_, target)| *target)
+    }
+}
+
+/// The interface of a Pod that the lab speaks of.
+const INTERFACE: &str = "eth0";
+
+impl From<&View> for Cluster {
+    /// Objects that make no sense are left out: naming them is the agents' business.
+    fn from(view: &View) -> Self {
+        let nodes = view.nodes.iter().filter_map(|(name, item)| {
+            let address = item.object.internal_ips.iter().find_map(|text| text.parse().ok())?;
+            Some((name.clone(), address))
+        });
+        let pods = view.pods.iter().filter_map(|(name, item)| {
+            let pod = &item.object;
+            if pod.host_network {
+                return None;
+            }
+            Some((name.to_string(), wanted_pod(view, name, &pod.uid, pod.node_name.as_ref()?)))
+        });
+        Self { nodes: nodes.collect(), pods: pods.collect() }
+    }
+}
+
+fn wanted_pod(view: &View, name: &ObjectName, uid: &str, node: &str) -> Pod {
+    let endpoint = view.network_endpoints.iter().find(|(key, item)| {
+        let of_pod = item.object.spec.pod_ref.as_ref();
+        key.namespace == name.namespace && of_pod.is_some_and(|pod| pod.name == name.name && pod.interface == INTERFACE)
+    });
+    let spec = endpoint.map(|(_, item)| &item.object.spec);
+    let subnet = spec.and_then(|spec| view.subnets.get(spec.subnet.as_ref()?)).map(|item| &item.object.spec);
+    let table = subnet.and_then(|subnet| view.route_tables.get(subnet.route_table.as_ref().unwrap_or(&subnet.vpc)));
+    let routes = table.and_then(|item| item.object.status.as_ref()).map(|status| status.routes.as_slice());
+    let address = |text: &String| text.split('/').next()?.parse().ok();
+    Pod {
+        namespace: name.namespace.clone(),
+        name: name.name.clone(),
+        uid: uid.to_owned(),
+        node: node.to_owned(),
+        vpc: subnet.map(|subnet| subnet.vpc.clone()),
+        address: spec.and_then(|spec| spec.address.as_ref()).and_then(address),
+        mac: spec.and_then(|spec| spec.mac_address.clone()),
+        routes: routes.unwrap_or_default().iter().filter_map(|route| wanted_route(view, route)).collect(),
+    }
+}
+
+fn wanted_route(view: &View, route: &Route) -> Option<(Ipv4Net, Target)> {
+    let prefix = route.dst.parse().ok()?;
+    match route.via.kind {
+        ViaType::Connected => Some((prefix, Target::Connected)),
+        ViaType::Endpoint => {
+            let target = route.via.endpoint_name.as_ref()?;
+            view.network_endpoints.keys().any(|key| key.name == *target).then_some((prefix, Target::Router))
+        }
+        _ => None,
     }
 }
 
@@ -55,7 +122,7 @@ pub(crate) mod tests {
             vpc: Some(vpc.to_owned()),
             address: Some(address.parse().unwrap()),
             mac: None,
-            routes: vec!["10.0.1.0/24".parse().unwrap(), "10.0.2.0/24".parse().unwrap()],
+            routes: ["10.0.1.0/24", "10.0.2.0/24"].map(|prefix| (prefix.parse().unwrap(), Target::Connected)).into(),
         };
         (format!("{vpc}/{name}"), pod)
     }
@@ -75,5 +142,56 @@ pub(crate) mod tests {
             ]
             .into(),
         }
+    }
+
+    #[test]
+    fn the_longest_route_decides() {
+        let (_, mut pod) = pod("red", "a", "node-1", "10.0.1.10");
+        assert_eq!(pod.route(Ipv4Addr::new(10, 0, 2, 20)), Some(Target::Connected));
+        assert_eq!(pod.route(Ipv4Addr::new(10, 0, 3, 1)), None);
+        pod.routes.push(("10.0.2.20/32".parse().unwrap(), Target::Router));
+        assert_eq!(pod.route(Ipv4Addr::new(10, 0, 2, 20)), Some(Target::Router));
+    }
+
+    #[test]
+    fn manifests_become_a_cluster() {
+        let text = "
+apiVersion: v1
+kind: Node
+metadata: {name: node-1}
+status: {addresses: [{type: Hostname, address: node-1}, {type: InternalIP, address: 192.168.77.1}]}
+---
+apiVersion: juneau.loutres.me/v1alpha1
+kind: Subnet
+metadata: {name: red-a}
+spec: {vpc: red, cidr: 10.0.1.0/24}
+---
+apiVersion: juneau.loutres.me/v1alpha1
+kind: RouteTable
+metadata: {name: red}
+spec: {vpc: red}
+status: {tableID: 1, routes: [{dst: 10.0.1.0/24, via: {type: connected}}, {dst: 10.9.0.0/16, via: {type: endpoint, endpointName: nobody}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: red, uid: u1}
+spec: {nodeName: node-1, containers: []}
+---
+apiVersion: juneau.loutres.me/v1alpha1
+kind: NetworkEndpoint
+metadata: {name: a.eth0, namespace: red}
+spec: {kind: Pod, nodeName: node-1, subnet: red-a, address: 10.0.1.10/24, macAddress: '02:00:00:00:00:01', podRef: {name: a, interface: eth0, uid: u1}}
+";
+        let mut view = View::default();
+        for value in juneau_api::source::decode::documents(text).unwrap() {
+            let (key, object) = juneau_api::source::decode::object(value).unwrap();
+            let origin = juneau_api::view::Origin { file: "test.yaml".into(), document: 1 };
+            view.insert(&key.name, &object, origin).unwrap();
+        }
+        let cluster = Cluster::from(&view);
+        assert_eq!(cluster.nodes["node-1"], Ipv4Addr::new(192, 168, 77, 1));
+        let pod = &cluster.pods["red/a"];
+        assert_eq!((pod.vpc.as_deref(), pod.address), (Some("red"), Some(Ipv4Addr::new(10, 0, 1, 10))));
+        assert_eq!(pod.routes, [("10.0.1.0/24".parse().unwrap(), Target::Connected)], "the other one leads nowhere");
     }
 }

@@ -3,10 +3,19 @@
 
 pub mod cgroup;
 pub mod check;
+pub mod cli;
 pub mod cluster;
+pub mod commands;
+pub mod enter;
 pub mod error;
+pub mod hold;
+pub mod lock;
 pub mod namespace;
 pub mod paths;
 pub mod process;
 pub mod responder;
+pub mod spawn;
+pub mod state;
+pub mod supervise;
+pub mod teardown;
 pub mod underlay;
