@@ -13,6 +13,7 @@ use std::process::Command;
 
 /// What a process enters before it becomes a program. Whatever is not given stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
+#[group(id = "namespaces")]
 pub struct Enter {
     /// Control group to join first
     #[arg(long)]

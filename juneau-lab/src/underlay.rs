@@ -51,13 +51,10 @@ pub fn connect(underlay: &Path, node: &Path, name: &str, address: Ipv4Addr, mtu:
     let port = port_name(name);
     namespace::with_netlink(underlay, async |handle: Handle| {
         let bridge = index(&handle, BRIDGE).await?;
-        // One message makes both ends, the other one at its place and under its name at once.
-        let far_end = LinkMessageBuilder::<LinkUnspec>::new()
-            .name(NODE_DEVICE)
-            .mtu(mtu)
-            .setns_by_fd(target.as_raw_fd())
-            .up()
-            .build();
+        // One message makes both ends, the other one at its place and under its name at once. It cannot come up before
+        // it has its other end.
+        let far_end =
+            LinkMessageBuilder::<LinkUnspec>::new().name(NODE_DEVICE).mtu(mtu).setns_by_fd(target.as_raw_fd()).build();
         let pair = LinkMessageBuilder::<LinkVeth>::new(&port, NODE_DEVICE)
             .set_info_data(InfoData::Veth(InfoVeth::Peer(far_end)))
             .mtu(mtu)

@@ -1,6 +1,6 @@
 //! `up` and `down`.
 
-use super::{check, print, show};
+use super::{check, columns, print, show};
 use crate::cli::Output;
 use crate::error::{Context, LabError, Result};
 use crate::lock::Lock;
@@ -137,18 +137,19 @@ fn next_steps(paths: &Paths, state: &crate::state::State) -> String {
     let other = pods.find(|(_, pod, _)| pod.node != one.node).map(|(_, _, attached)| &attached.address);
     let address = other.and_then(|address| address.split('/').next()).unwrap_or("10.0.2.20");
     let node = &one.node;
-    format!(
-        "
-What to try next:
-  {lab} exec {pod} -- ping -c 3 {address}
-  {lab} capture {node} -- udp port 4789         what the underlay sees of it, in another terminal
-  {lab} exec {node} -- juneau-agent drops        what was dropped there, and why
-  {lab} exec {node} -- juneau-agent flows        the connections that the node knows
-  edit a file in {manifests}, then {lab} check
-  {lab} exec {node} -- pkill -9 juneau-agent     connections stay; the agent comes back
-  {lab} --help                                   all commands
-  {lab} down                                     remove everything
-",
-        manifests = paths.manifests().display(),
-    )
+    let agent = state.nodes.get(node).and_then(|node| node.agent).map_or(0, |agent| agent.pid);
+    let manifests = paths.manifests();
+    let steps = [
+        (format!("{lab} exec {pod} -- ping -c 3 {address}"), "a packet"),
+        (format!("{lab} capture {node} -- udp port 4789"), "what the underlay sees of it, in another terminal"),
+        (format!("{lab} exec {node} -- juneau-agent drops"), "what was dropped there, and why"),
+        (format!("{lab} exec {node} -- juneau-agent flows"), "the connections that the node knows"),
+        (format!("edit a file in {}", manifests.display()), "it is in force within a second: see check"),
+        (format!("kill -9 {agent}"), "the agent of that node: connections stay, it comes back"),
+        (format!("{lab} --help"), "all commands"),
+        (format!("{lab} down"), "remove everything"),
+    ];
+    let rows: Vec<Vec<String>> =
+        steps.into_iter().map(|(command, why)| vec![format!("  {command}"), why.to_owned()]).collect();
+    format!("\nWhat to try next:\n{}", columns(&rows))
 }

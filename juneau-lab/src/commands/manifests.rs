@@ -141,11 +141,15 @@ pub fn add_node(paths: &Paths, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// The address after the highest that is taken, or, when that is the last, the lowest that is free.
 fn free_address(cluster: &Cluster) -> Result<Ipv4Addr> {
-    let taken: BTreeSet<&Ipv4Addr> = cluster.nodes.values().collect();
     let [a, b, c] = NETWORK;
-    let mut free = (1..=254).map(|last| Ipv4Addr::new(a, b, c, last)).filter(|address| !taken.contains(address));
-    free.next().ok_or_else(|| LabError::Usage("the underlay has no free address left".to_owned()))
+    let taken: BTreeSet<u8> =
+        cluster.nodes.values().map(Ipv4Addr::octets).filter(|o| o[..3] == NETWORK).map(|o| o[3]).collect();
+    let highest = taken.last().copied().unwrap_or(10);
+    let mut free = (highest.saturating_add(1)..=254).chain(1..=254).filter(|last| !taken.contains(last));
+    let last = free.next().ok_or_else(|| LabError::Usage("the underlay has no free address left".to_owned()))?;
+    Ok(Ipv4Addr::new(a, b, c, last))
 }
 
 #[cfg(test)]
@@ -153,10 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_node_gets_the_first_free_address() {
-        let mut cluster = crate::cluster::tests::two_tenants();
-        assert_eq!(free_address(&cluster).unwrap(), Ipv4Addr::new(192, 168, 77, 3));
-        cluster.nodes.remove("node-1");
-        assert_eq!(free_address(&cluster).unwrap(), Ipv4Addr::new(192, 168, 77, 1));
+    fn a_new_node_gets_an_address_that_is_free() {
+        let last = |taken: &[u8]| {
+            let nodes = taken.iter().map(|last| (format!("node-{last}"), Ipv4Addr::new(192, 168, 77, *last))).collect();
+            free_address(&Cluster { nodes, ..Cluster::default() }).map(|address| address.octets()[3]).ok()
+        };
+        assert_eq!(last(&[]), Some(11));
+        assert_eq!(last(&[11, 12]), Some(13));
+        assert_eq!(last(&[1, 254]), Some(2));
+        assert_eq!(last(&(1..=254).collect::<Vec<_>>()), None);
     }
 }
