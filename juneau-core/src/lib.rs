@@ -9,6 +9,8 @@ pub mod flow;
 pub mod id;
 pub mod layout;
 pub mod model;
+pub mod packet;
+pub mod pipeline;
 pub mod tables;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;

@@ -68,6 +68,30 @@ pub trait FlowRead {
     fn for_each(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) -> Result<(), Self::Error>;
 }
 
+impl<F: FlowRead + ?Sized> FlowRead for &F {
+    type Error = F::Error;
+
+    fn lookup(&self, key: &FlowKey) -> Result<Option<Flow>, F::Error> {
+        (**self).lookup(key)
+    }
+
+    fn vpc_state(&self, vpc_index: u16) -> Result<VpcState, F::Error> {
+        (**self).vpc_state(vpc_index)
+    }
+
+    fn len(&self) -> Result<usize, F::Error> {
+        (**self).len()
+    }
+
+    fn capacity(&self) -> usize {
+        (**self).capacity()
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) -> Result<(), F::Error> {
+        (**self).for_each(visit)
+    }
+}
+
 /// Flow state that moves with packets.
 pub trait FlowTable: FlowRead {
     /// Opens a connection: both directions or neither, within the VPC's limits. The table fills in the tags, and the

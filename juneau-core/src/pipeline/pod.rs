@@ -1,0 +1,195 @@
+//! Hook POD: everything a Pod sends.
+
+use super::context::{Found, Parsed, Part, PathResult, Refusal, Run, Sender, Stop, fault};
+use super::decide::Original;
+use super::flow::fits_pod;
+use super::parse;
+use super::policy::{Question, Side};
+use super::route::Target;
+use super::{NodeState, Outcome, TableRead};
+use crate::flow::FlowTable;
+use crate::layout::{
+    Be16, Be32, EGRESS_ENCAP, EGRESS_PEER, EP_LOCAL, EP_POLICY_READY, EP_ROUTER, Flow, FlowKey, Interface,
+    SCOPE_OVERLAY, SCOPE_TRANSIT, STAGE_PARSE, ipv4, native,
+};
+use crate::packet::{
+    ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_VLAN, Ethernet, is_forbidden, view,
+};
+use crate::verdict::Reason;
+use core::net::IpAddr;
+
+impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
+    pub(super) fn pod(&mut self) -> Result<Outcome, Stop> {
+        let interface = self.tables.interface(self.packet.ifindex).map_err(fault("interface"))?;
+        let interface = interface.ok_or(Stop::Drop(Reason::NoInterface))?;
+        let ethertype = self.pod_ethernet(&interface)?;
+        match ethertype {
+            ETHERTYPE_IPV4 => {}
+            ETHERTYPE_ARP => return self.arp(&interface),
+            ETHERTYPE_IPV6 => return Err(Stop::Drop(Reason::Ipv6)),
+            _ => return Err(Stop::Drop(Reason::Ethertype)),
+        }
+        let parsed = self.pod_ipv4(&interface)?;
+        if parsed.icmp_error {
+            return self.pod_icmp_error(&interface, &parsed);
+        }
+        let found = self.find(&parsed, |flow| fits_pod(&parsed, flow))?;
+        let flow = if let Found::Hit(flow) = found {
+            self.touch(&parsed, &flow)?;
+            flow
+        } else {
+            self.slow = true;
+            match self.pod_decide(&interface, &parsed, &found) {
+                Ok(flow) => flow,
+                Err(Refusal::Refused { reason, mtu }) => return self.reject(&interface, &parsed, reason, mtu),
+                Err(Refusal::Fault(error)) => return Err(Stop::Fault(error)),
+            }
+        };
+        self.remember_fragment(&parsed)?;
+        Ok(self.emit_pod(&parsed, &flow))
+    }
+
+    /// Rules 2 to 4 but for the meaning of the EtherType.
+    fn pod_ethernet(&self, interface: &Interface) -> Result<u16, Stop> {
+        if self.packet.vlan_present {
+            return Err(Stop::Drop(Reason::Vlan));
+        }
+        let (ethernet, _) = view::<Ethernet>(self.packet.frame).ok_or(Stop::Drop(Reason::Malformed))?;
+        let ethertype = ethernet.ethertype.get();
+        if matches!(ethertype, ETHERTYPE_VLAN | ETHERTYPE_QINQ) {
+            return Err(Stop::Drop(Reason::Vlan));
+        }
+        if ethernet.source != interface.mac {
+            return Err(Stop::Drop(Reason::SourceMac));
+        }
+        Ok(ethertype)
+    }
+
+    /// Rules 5 to 10 but for the flow.
+    fn pod_ipv4(&mut self, interface: &Interface) -> Result<Parsed, Stop> {
+        let mut parsed = parse::ipv4(self.packet.frame, self.packet.gso_size)?;
+        if parsed.key.source != interface.address {
+            if interface.flags & EP_ROUTER == 0 || is_forbidden(parsed.key.source) {
+                return Err(Stop::Drop(Reason::SourceAddress));
+            }
+            parsed.transit = true;
+        }
+        if is_forbidden(parsed.key.destination) {
+            return Err(Stop::Drop(Reason::Destination));
+        }
+        if interface.flags & EP_POLICY_READY == 0 {
+            return Err(Stop::Drop(Reason::PolicyNotReady));
+        }
+        if parsed.transit {
+            parse::set_scope(&mut parsed, self.packet.ifindex, SCOPE_TRANSIT);
+        } else {
+            parse::set_scope(&mut parsed, interface.vpc, 0);
+        }
+        self.layer4(self.packet.frame, &mut parsed)?;
+        Ok(parsed)
+    }
+
+    /// Ports, from the packet or from the slot of the datagram's first fragment.
+    pub(super) fn layer4(&mut self, frame: &[u8], parsed: &mut Parsed) -> Result<(), Stop> {
+        match parsed.part {
+            Part::Later => self.recall_fragment(parsed)?,
+            Part::Whole | Part::First => parse::ports(frame, parsed)?,
+        }
+        let FlowKey { scope, source, destination, source_port, destination_port } = parsed.key;
+        let ports = u32::from(source_port.get()) << 16 | u32::from(destination_port.get());
+        self.step(STAGE_PARSE, Reason::Ok.number(), [scope, native(source), native(destination), ports]);
+        Ok(())
+    }
+
+    pub(super) const fn pod_sender(&self, interface: &Interface) -> Sender {
+        Sender {
+            vpc: interface.vpc,
+            table: interface.table,
+            vni: interface.vni,
+            ifindex: self.packet.ifindex,
+            gateway: interface.gateway,
+            mac: interface.mac,
+        }
+    }
+
+    /// Decide: route, deliver, policy, TTL, MTU, commit.
+    fn pod_decide(&mut self, interface: &Interface, parsed: &Parsed, found: &Found) -> Result<Flow, Refusal> {
+        let record = match found {
+            Found::Again(record) => Some(record),
+            _ => None,
+        };
+        let original = Original::of(parsed, record);
+        let mut basis = self.basis(interface.vpc, &original, interface.table)?;
+        let sender = self.pod_sender(interface);
+        let target = self.route(&sender, parsed.key.destination)?;
+        let mut flow = self.deliver(&sender, &target, Some(&mut basis))?;
+        flow.vpc_index = interface.vpc_index;
+        basis.put(&mut flow);
+        if flow.kind == EGRESS_ENCAP {
+            flow.outer_port = Be16::new(self.config.seeds.outer_port(&parsed.key));
+        }
+
+        let question = self.pod_question(interface, parsed, &original)?;
+        self.policy(&question)?;
+        if flow.ttl_decrement != 0 && parsed.ttl <= flow.ttl_decrement {
+            return Err(Refusal::new(Reason::TtlExceeded));
+        }
+        if parsed.size > usize::from(flow.mtu) && (parsed.dont_fragment || flow.kind == EGRESS_PEER) {
+            return Err(Refusal::Refused { reason: Reason::FragmentationNeeded, mtu: flow.mtu });
+        }
+
+        match record {
+            Some(record) => self.commit_again(parsed, record, &mut flow)?,
+            None => {
+                let reverse =
+                    if parsed.transit { None } else { Some(self.pod_reverse(interface, parsed, &target, &flow)?) };
+                self.commit_new(parsed, &mut flow, reverse, matches!(found, Found::Reused))?;
+            }
+        }
+        Ok(flow)
+    }
+
+    /// The two ends of what a Pod sends. Its own side is its interface's record, whatever the endpoints say.
+    fn pod_question(&self, interface: &Interface, parsed: &Parsed, original: &Original) -> PathResult<Question> {
+        let own = Side::of_interface(interface);
+        let other = self.side(interface.vpc, parsed.key.destination)?;
+        let (sender, receiver) = if original.reply { (other, own) } else { (own, other) };
+        let source = if parsed.transit { self.side(interface.vpc, parsed.key.source)? } else { sender };
+        Ok(Question { sender, source, receiver, protocol: parsed.protocol, port: original.port })
+    }
+
+    /// Where the answers to a new flow will arrive, and the way to the Pod.
+    fn pod_reverse(
+        &self,
+        interface: &Interface,
+        parsed: &Parsed,
+        target: &Target,
+        flow: &Flow,
+    ) -> PathResult<(FlowKey, Flow)> {
+        let reverse = Flow {
+            kind: EGRESS_PEER,
+            ifindex: self.packet.ifindex,
+            vni: interface.vni,
+            mtu: interface.mtu,
+            dmac: interface.mac,
+            vpc_index: flow.vpc_index,
+            epoch: flow.epoch,
+            generation: flow.generation,
+            value: flow.value,
+            ..Flow::default()
+        };
+        let answer = parsed.key.reversed();
+        if self.is_local(interface.vpc, parsed.key.destination)? {
+            let smac = if flow.ttl_decrement == 0 { target.endpoint.mac } else { interface.gateway_mac };
+            let reverse = Flow { ttl_decrement: flow.ttl_decrement, smac, ..reverse };
+            Ok((answer.in_scope(interface.vpc, 0), reverse))
+        } else {
+            Ok((answer.in_scope(interface.vni, SCOPE_OVERLAY), Flow { vtep: flow.vtep, ..reverse }))
+        }
+    }
+
+    fn is_local(&self, vpc: u32, address: Be32) -> PathResult<bool> {
+        let endpoint = self.tables.endpoint(vpc, IpAddr::V4(ipv4(address))).map_err(fault("endpoint"))?;
+        Ok(endpoint.is_some_and(|endpoint| endpoint.flags & EP_LOCAL != 0))
+    }
+}
