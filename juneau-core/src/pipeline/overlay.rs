@@ -1,7 +1,7 @@
 //! Hooks OVERLAY and VXLAN: what other nodes send.
 
 use super::context::{Found, Parsed, Part, Refusal, Run, Sender, Stop, fault};
-use super::decide::Original;
+use super::decide::{Basis, Original};
 use super::parse;
 use super::policy::{Question, Side};
 use super::{NodeState, Outcome, TableRead};
@@ -228,7 +228,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             self.commit_again(parsed, record, &mut flow)?;
             return Ok(flow);
         }
-        let reverse = if receiver.through { None } else { Some(self.overlay_reverse(&receiver, parsed, &flow)?) };
+        let reverse = if receiver.through { None } else { Some(self.overlay_reverse(&receiver, parsed, &basis)?) };
         self.commit_new(parsed, &mut flow, reverse, matches!(found, Found::Reused))?;
         Ok(flow)
     }
@@ -238,7 +238,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         &mut self,
         receiver: &Receiver,
         parsed: &Parsed,
-        forward: &Flow,
+        basis: &Basis,
     ) -> Result<(FlowKey, Flow), Refusal> {
         let sender = Sender {
             vpc: receiver.segment.vpc,
@@ -249,22 +249,24 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             mac: receiver.endpoint.mac,
         };
         let key = parsed.key.reversed().in_scope(receiver.segment.vpc, 0);
+        let mut way_basis = *basis;
         let way = match self.route(&sender, parsed.key.source) {
-            Ok(target) => self.deliver(&sender, &target, None),
+            Ok(target) => self.deliver(&sender, &target, Some(&mut way_basis)),
             Err(refusal) => Err(refusal),
         };
-        let mut reverse = match way {
-            Ok(flow) => flow,
-            Err(Refusal::Refused { .. }) => Flow::default(),
+        let mut reverse = Flow::default();
+        match way {
+            Ok(flow) => {
+                reverse = flow;
+                way_basis.put(&mut reverse);
+            }
+            Err(Refusal::Refused { .. }) => basis.put(&mut reverse),
             Err(fault) => return Err(fault),
-        };
+        }
         if reverse.kind == EGRESS_ENCAP {
             reverse.outer_port = Be16::new(self.config.seeds.outer_port(&key));
         }
-        reverse.vpc_index = forward.vpc_index;
-        reverse.epoch = forward.epoch;
-        reverse.generation = forward.generation;
-        reverse.value = forward.value;
+        reverse.vpc_index = receiver.segment.vpc_index;
         Ok((key, reverse))
     }
 }
