@@ -14,9 +14,12 @@ use crate::{
 /// The package whose tests are run.
 const PACKAGE: &str = "juneau-bpf";
 
-/// The integration tests of that package that ask something of the kernel: loads, test runs, map operations.
+/// The targets of that package whose tests ask something of the kernel: the library's own, then integration tests.
 /// Measurements and races between two CPUs are not among them: an emulated machine with one CPU answers neither.
-pub(crate) const TESTS: &[&str] = &["programs"];
+const TARGETS: &[&str] = &[LIBRARY, "adoption", "programs"];
+
+/// The package's library, as cargo names the target.
+const LIBRARY: &str = "juneau_bpf";
 
 /// One test binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,25 +69,29 @@ fn without_hash(stem: &str) -> &str {
     }
 }
 
-/// Builds the test binaries of [`TESTS`] with cargo.
+/// Builds the test binaries of [`TARGETS`] with cargo.
 ///
 /// # Errors
 /// [`Error::Command`] when cargo fails, also for a test that does not exist.
 pub(crate) fn build(workspace: &Path) -> Result<Vec<Test>, Error> {
-    say!("building the tests of {PACKAGE}: {}", TESTS.join(" "));
+    say!("building the tests of {PACKAGE}: {}", TARGETS.join(" "));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
         .current_dir(workspace)
         .args(["test", "--package", PACKAGE, "--no-run"])
         .arg("--message-format=json-render-diagnostics");
-    for test in TESTS {
-        command.args(["--test", test]);
+    for target in TARGETS {
+        if *target == LIBRARY {
+            command.arg("--lib");
+        } else {
+            command.args(["--test", target]);
+        }
     }
     // Cargo's own progress and errors go to the terminal.
     let messages = command::text(command.stderr(Stdio::inherit()))?;
     let built = executables(&messages);
-    TESTS
+    TARGETS
         .iter()
         .map(|name| {
             built.iter().find(|test| test.name == *name).cloned().ok_or_else(|| Error::NotBuilt((*name).to_owned()))
@@ -92,12 +99,12 @@ pub(crate) fn build(workspace: &Path) -> Result<Vec<Test>, Error> {
         .collect()
 }
 
-/// The integration tests in cargo's messages (one JSON object a line).
+/// The test binaries in cargo's messages (one JSON object a line).
 fn executables(messages: &str) -> Vec<Test> {
     messages
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["reason"] == "compiler-artifact" && message["target"]["kind"][0] == "test")
+        .filter(|message| message["reason"] == "compiler-artifact" && message["profile"]["test"] == true)
         .filter_map(|message| {
             Some(Test {
                 name: message["target"]["name"].as_str()?.to_owned(),
@@ -113,10 +120,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integration_tests_are_found_among_the_messages() {
-        let messages = r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"juneau_bpf"},"manifest_path":"/w/b/Cargo.toml","executable":null}
+    fn test_binaries_are_found_among_the_messages() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"juneau_bpf"},"manifest_path":"/w/b/Cargo.toml","profile":{"test":false},"executable":null}
 warning: not JSON
-{"reason":"compiler-artifact","target":{"kind":["test"],"name":"programs"},"manifest_path":"/w/b/Cargo.toml","executable":"/w/t/programs-0123456789abcdef"}
+{"reason":"compiler-artifact","target":{"kind":["test"],"name":"programs"},"manifest_path":"/w/b/Cargo.toml","profile":{"test":true},"executable":"/w/t/programs-0123456789abcdef"}
 {"reason":"build-finished","success":true}"#;
         let expected = Test {
             name: "programs".to_owned(),
