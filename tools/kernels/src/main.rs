@@ -71,6 +71,9 @@ enum Action {
         /// Count a kernel that cannot be had as skipped, not as failed.
         #[arg(long)]
         allow_missing: bool,
+        /// Build the tests of the whole workspace: quick after `cargo test --workspace`.
+        #[arg(long)]
+        workspace: bool,
         /// Write the verified instructions of this run into the committed table.
         #[arg(long)]
         record: bool,
@@ -108,14 +111,14 @@ fn main() -> ExitCode {
 fn act(action: Action) -> Result<(), Error> {
     match action {
         Action::Fetch { kernels, refresh } => fetch(&or_all(kernels), refresh),
-        Action::Run { kernels, limit, allow_missing, record, binaries } => {
+        Action::Run { kernels, limit, allow_missing, workspace: whole, record, binaries } => {
             require_root()?;
             let workspace = workspace();
             let given = !binaries.is_empty();
             let tests = if given {
                 binaries.iter().map(|path| Test::from_path(path)).collect::<Result<_, _>>()?
             } else {
-                suite::build(workspace)?
+                suite::build(workspace, whole)?
             };
             run::run(&Plan {
                 targets: or_all(kernels),

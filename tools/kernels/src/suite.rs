@@ -69,28 +69,31 @@ fn without_hash(stem: &str) -> &str {
     }
 }
 
-/// Builds the test binaries of [`TARGETS`] with cargo.
+/// Builds the test binaries of [`TARGETS`] with cargo. With `whole`, the whole workspace's tests are built, and so with
+/// the features of dependencies that `cargo test --workspace` gives them: after it, nothing is left to build.
 ///
 /// # Errors
-/// [`Error::Command`] when cargo fails, also for a test that does not exist.
-pub(crate) fn build(workspace: &Path) -> Result<Vec<Test>, Error> {
+/// [`Error::Command`] when cargo fails, and [`Error::NotBuilt`] for a test that does not exist.
+pub(crate) fn build(workspace: &Path, whole: bool) -> Result<Vec<Test>, Error> {
     say!("building the tests of {PACKAGE}: {}", TARGETS.join(" "));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command
-        .current_dir(workspace)
-        .args(["test", "--package", PACKAGE, "--no-run"])
-        .arg("--message-format=json-render-diagnostics");
-    for target in TARGETS {
-        if *target == LIBRARY {
-            command.arg("--lib");
-        } else {
-            command.args(["--test", target]);
+    command.current_dir(workspace).args(["test", "--no-run", "--message-format=json-render-diagnostics"]);
+    if whole {
+        command.arg("--workspace");
+    } else {
+        command.args(["--package", PACKAGE]);
+        for target in TARGETS {
+            if *target == LIBRARY {
+                command.arg("--lib");
+            } else {
+                command.args(["--test", target]);
+            }
         }
     }
     // Cargo's own progress and errors go to the terminal.
     let messages = command::text(command.stderr(Stdio::inherit()))?;
-    let built = executables(&messages);
+    let built = executables(&messages, PACKAGE);
     TARGETS
         .iter()
         .map(|name| {
@@ -99,8 +102,8 @@ pub(crate) fn build(workspace: &Path) -> Result<Vec<Test>, Error> {
         .collect()
 }
 
-/// The test binaries in cargo's messages (one JSON object a line).
-fn executables(messages: &str) -> Vec<Test> {
+/// The test binaries of the package in cargo's messages (one JSON object a line). A package's folder has its name.
+fn executables(messages: &str, package: &str) -> Vec<Test> {
     messages
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
@@ -112,6 +115,7 @@ fn executables(messages: &str) -> Vec<Test> {
                 folder: Path::new(message["manifest_path"].as_str()?).parent()?.to_owned(),
             })
         })
+        .filter(|test| test.folder.ends_with(package))
         .collect()
 }
 
@@ -124,13 +128,14 @@ mod tests {
         let messages = r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"juneau_bpf"},"manifest_path":"/w/b/Cargo.toml","profile":{"test":false},"executable":null}
 warning: not JSON
 {"reason":"compiler-artifact","target":{"kind":["test"],"name":"programs"},"manifest_path":"/w/b/Cargo.toml","profile":{"test":true},"executable":"/w/t/programs-0123456789abcdef"}
+{"reason":"compiler-artifact","target":{"kind":["test"],"name":"programs"},"manifest_path":"/w/c/Cargo.toml","profile":{"test":true},"executable":"/w/t/programs-fedcba9876543210"}
 {"reason":"build-finished","success":true}"#;
         let expected = Test {
             name: "programs".to_owned(),
             binary: PathBuf::from("/w/t/programs-0123456789abcdef"),
             folder: PathBuf::from("/w/b"),
         };
-        assert_eq!(executables(messages), [expected]);
+        assert_eq!(executables(messages, "b"), [expected]);
     }
 
     #[test]
