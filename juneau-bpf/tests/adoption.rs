@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{ip, sandbox};
+use common::{ip, sandbox, usual_mechanism};
 use juneau_bpf::{AttachMode, AttachPoint, Dataplane, Error, LoadId, Mechanism};
 
 #[test]
@@ -18,7 +18,7 @@ fn a_second_load_takes_over_maps_and_links() {
         let links = first.links().unwrap();
         assert_eq!(links.len(), 1);
         assert_eq!(links[0].point, AttachPoint::Pod("pod0.1".to_owned()));
-        assert_eq!((links[0].ifindex, links[0].mechanism), (ifindex, Mechanism::Tcx));
+        assert_eq!((links[0].ifindex, links[0].mechanism), (ifindex, usual_mechanism()));
         assert_eq!(links[0].load, Some(first.load()));
         let seeds = first.seeds();
         drop(first);
@@ -117,12 +117,12 @@ fn clsact_where_there_is_no_tcx() {
         assert_eq!(second.adopt_links().unwrap()[0].load, Some(second.load()));
         second.retire_old_generations().unwrap();
         drop(second);
-        // A kernel that got TCX: the filter goes when the link is there.
+        // A kernel that got TCX: the filter goes when the link is there. One without keeps the filter.
         let third = Dataplane::open(sandbox.options()).unwrap();
         third.attach_pod("pod0", ifindex).unwrap();
         let links = third.links().unwrap();
         assert_eq!(links.len(), 1, "{links:?}");
-        assert_eq!(links[0].mechanism, Mechanism::Tcx);
+        assert_eq!(links[0].mechanism, usual_mechanism());
         third.detach(&AttachPoint::Pod("pod0".to_owned())).unwrap();
         assert_eq!(third.links().unwrap(), []);
         assert_eq!(sandbox.pins("links"), [""; 0]);

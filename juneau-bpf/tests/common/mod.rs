@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use juneau_bpf::{NodeConfig, Options};
+use juneau_bpf::{Mechanism, NodeConfig, Options};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -77,6 +77,14 @@ impl Sandbox {
     pub fn pins(&self, directory: &str) -> Vec<String> {
         names(&self.root().join(directory))
     }
+}
+
+/// How programs are attached when the choice is left to the kernel: TCX is there from 6.6 on.
+pub fn usual_mechanism() -> Mechanism {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap(), numbers.next().unwrap());
+    if version >= (6, 6) { Mechanism::Tcx } else { Mechanism::Clsact }
 }
 
 /// The ifindex of a device of this namespace.
