@@ -2,6 +2,9 @@
 
 use std::ops::AddAssign;
 
+/// What a test prints, with a reason, when it cannot run here. It may follow the harness's words on the same line.
+const SKIPPED: &str = "SKIPPED ";
+
 /// Counts of tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -45,13 +48,17 @@ impl Outcome {
     /// The tests in it, by the summaries of the test harness, and by the exit code where these fall short of it.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
+        let mut announced = 0;
         for line in self.output.lines() {
             if let Some(summary) = line.trim_start().strip_prefix("test result: ") {
                 counts += summary_counts(summary);
-            } else if line.starts_with("SKIP ") {
-                counts.skipped += 1;
+            } else if line.contains(SKIPPED) {
+                announced += 1;
             }
         }
+        // The harness takes a test that returns early for one that passed.
+        counts.passed = counts.passed.saturating_sub(announced);
+        counts.skipped += announced;
         let ran = counts != Counts::default();
         match self.code {
             Some(0) if ran => {}
@@ -143,8 +150,8 @@ mod tests {
 
     #[test]
     fn announced_skips_are_counted() {
-        let text = "SKIP no second CPU\ntest result: ok. 2 passed; 0 failed; 0 ignored; 0 measured\n";
-        assert_eq!(outcome(Some(0), text).counts(), counts(2, 0, 1));
+        let text = "test a ... SKIPPED 1: no second CPU\ntest result: ok. 2 passed; 0 failed; 0 ignored; 0 measured\n";
+        assert_eq!(outcome(Some(0), text).counts(), counts(1, 0, 1));
     }
 
     #[test]
