@@ -1,5 +1,5 @@
 //! The example of two tenants, as files, as problems and as the tables of a node.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
 use juneau_api::normalise::normalise;
 use juneau_api::source::directory::{Change, Directory};
@@ -70,6 +70,22 @@ impl Node {
 }
 
 impl Run {
+    /// What the tables hold for one tenant: its VPC, its Subnets' VNIs, its route table.
+    pub fn of(&self, vpc: u32) -> Tables {
+        let Tables { interfaces, endpoints, macs, segments, routes, vteps, policies, vpcs } = self.tables.clone();
+        let vnis = vpc * 100..vpc * 100 + 100;
+        Tables {
+            interfaces: interfaces.into_iter().filter(|(_, record)| record.vpc == vpc).collect(),
+            endpoints: endpoints.into_iter().filter(|(key, _)| key.vpc == vpc).collect(),
+            macs: macs.into_iter().filter(|(key, _)| vnis.contains(&key.vni)).collect(),
+            segments: segments.into_iter().filter(|(_, record)| record.vpc == vpc).collect(),
+            routes: routes.into_iter().filter(|(key, _)| key.table == vpc * 10).collect(),
+            vpcs: vpcs.into_iter().filter(|(_, record)| record.vpc == vpc).collect(),
+            vteps,
+            policies,
+        }
+    }
+
     pub fn texts(&self) -> Vec<String> {
         self.problems.iter().map(ToString::to_string).collect()
     }
