@@ -34,6 +34,9 @@ pub struct Snapshot {
     pub view: View,
     /// What is wrong with files and documents.
     pub problems: Vec<Problem>,
+    /// Parts that cannot be read and have no good version from before: what they would say is not known. Nobody should
+    /// take an object for removed because it is not here.
+    pub unknown: usize,
 }
 
 /// Files and the objects that they hold.
@@ -46,6 +49,10 @@ pub struct Directory {
 struct File {
     objects: BTreeMap<Key, (Object, u32)>,
     problems: Vec<Problem>,
+    /// Documents without any good version; a file that was never read is one.
+    unknown: usize,
+    /// The file was YAML at least once.
+    loaded: bool,
 }
 
 impl Directory {
@@ -82,6 +89,7 @@ impl Directory {
         for (path, file) in &self.files {
             let name: Arc<str> = path.display().to_string().into();
             snapshot.problems.extend(file.problems.iter().cloned());
+            snapshot.unknown += file.unknown;
             for (key, (object, document)) in &file.objects {
                 let origin = Origin { file: Arc::clone(&name), document: *document };
                 if let Err(first) = snapshot.view.insert(&key.name, object, origin.clone()) {
@@ -103,6 +111,9 @@ impl Directory {
 impl File {
     /// All that was good stays.
     fn broken(&mut self, name: &str, message: &str, remedy: &str) {
+        if !self.loaded {
+            self.unknown = 1;
+        }
         let kept = match self.objects.len() {
             0 => String::new(),
             1 => "; its last good object stays in force".to_owned(),
@@ -123,6 +134,8 @@ impl File {
         let file: Arc<str> = name.into();
         let mut last_good = std::mem::take(&mut self.objects);
         self.problems.clear();
+        self.unknown = 0;
+        self.loaded = true;
         let mut rejected = Vec::new();
         for (index, value) in documents.into_iter().enumerate() {
             let document = u32::try_from(index + 1).unwrap_or(u32::MAX);
@@ -158,7 +171,7 @@ impl File {
             }
             let problem = reason.problem_mut();
             match before.saturating_sub(last_good.len()) {
-                0 => {}
+                0 => self.unknown += 1,
                 1 => problem.message.push_str("; the last good version stays in force"),
                 count => problem.message.push_str(&format!("; {count} objects of the file stay as they were")),
             }

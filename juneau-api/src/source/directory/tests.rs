@@ -22,7 +22,7 @@ impl Reader {
 
     fn change(&mut self, file: &str, change: Change) -> (Vec<String>, Vec<String>) {
         self.0.update(BTreeMap::from([(PathBuf::from(file), change)]));
-        let Snapshot { view, problems } = self.0.snapshot();
+        let Snapshot { view, problems, .. } = self.0.snapshot();
         let vpcs = view.vpcs.iter().map(|(name, item)| {
             format!("{name}={}", item.object.status.as_ref().and_then(|status| status.vpc_id).unwrap_or_default())
         });
@@ -133,4 +133,22 @@ fn a_file_that_did_not_change_is_not_read_again() {
     assert!(stamp.is_settled(written + Duration::from_secs(5)));
     assert!(read_file(&path, None).unwrap().is_some());
     assert!(read_file(&path, Some(stamp)).unwrap().is_none());
+}
+
+#[test]
+fn what_was_never_read_well_is_not_known_to_be_absent() {
+    let mut reader = reader();
+    let unknown = |reader: &Reader| reader.0.snapshot().unknown;
+    reader.set("a.yaml", &vpc("red", 2));
+    assert_eq!(unknown(&reader), 0);
+    reader.set("a.yaml", "a: [\n");
+    assert_eq!(unknown(&reader), 0, "the last good version is known");
+    reader.set("b.yaml", "a: [\n");
+    reader.set("c.yaml", &format!("{}---\n{}", vpc("green", 3), vpc("blue", 4).replace("vpcID", "vpcId")));
+    assert_eq!(unknown(&reader), 2);
+    reader.set("c.yaml", &vpc("green", 3));
+    reader.change("b.yaml", Change::Unreadable("denied".into()));
+    assert_eq!(unknown(&reader), 1);
+    reader.change("b.yaml", Change::Removed);
+    assert_eq!(unknown(&reader), 0);
 }
