@@ -1,6 +1,18 @@
 //! Juneau's node daemon as a library: objects → model → tables → kernel, and the socket at which Pods are attached.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod cgroup;
+pub mod cli;
+mod daemon;
+mod engine;
+pub mod lock;
+pub mod metrics;
 pub mod net;
+pub mod options;
 pub mod pod;
 pub mod protocol;
+pub mod server;
+pub mod underlay;
+
+pub use daemon::{AgentError, run, run_until};
+pub use engine::EngineError;

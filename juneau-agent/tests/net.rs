@@ -99,7 +99,7 @@ fn vxlan_devices_are_recognised() {
         run("ip link add other type vxlan id 42 dstport 4790");
         runtime().block_on(async {
             let netlink = Netlink::open().unwrap();
-            netlink.add_external_vxlan("juneau.vxlan", 4789, 65000).await.unwrap();
+            netlink.add_external_vxlan("juneau.vxlan", 4789, 65000, 27246).await.unwrap();
             let links = netlink.links().await.unwrap();
             let vxlan = |name: &str| links.iter().find(|link| link.name == name).unwrap().vxlan.clone().unwrap();
             let ours = vxlan("juneau.vxlan");

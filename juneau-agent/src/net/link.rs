@@ -169,13 +169,14 @@ impl Netlink {
     ///
     /// # Errors
     /// See [`NetError`].
-    pub async fn add_external_vxlan(&self, name: &str, port: u16, mtu: u32) -> Result<(), NetError> {
+    pub async fn add_external_vxlan(&self, name: &str, port: u16, mtu: u32, group: u32) -> Result<(), NetError> {
         // Learning and the kernel's local bypass would let packets around the programs.
         let message = LinkMessageBuilder::<LinkVxlan>::new(name)
             .collect_metadata(true)
             .port(port)
             .learning(false)
             .mtu(mtu)
+            .link_group(group)
             .build();
         self.handle()
             .link()

@@ -119,12 +119,15 @@ pub struct Underlay {
 /// An object that is not, or not wholly, in force.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Problem {
-    /// The object: `NetworkEndpoint red/a.eth0`, `file pods.yaml`, `map jn_routes`.
+    /// The object: `NetworkEndpoint/red/a.eth0`, `file pods.yaml`, `map jn_routes`.
     pub object: String,
     /// What is wrong.
     pub message: String,
     /// What to do about it.
     pub remedy: String,
+    /// Where the object was read; empty if that is nowhere.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub origin: String,
 }
 
 /// A Pod that is attached to this node.

@@ -1,12 +1,17 @@
 //! Nodes and Pods made of namespaces, for tests that need root. Everything made here dies with its thread.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+pub mod agent;
+
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Runs `test` on a thread with a network and a mount namespace of its own, loopback up and a bpffs at `/sys/fs/bpf`.
 pub fn in_node(test: impl FnOnce() + Send + 'static) {
@@ -38,7 +43,8 @@ impl Pod {
             .name("pod".into())
             .spawn(move || {
                 unshare(CloneFlags::CLONE_NEWNET).unwrap();
-                let netns = PathBuf::from(format!("/proc/self/task/{}/ns/net", nix::unistd::gettid()));
+                let netns =
+                    PathBuf::from(format!("/proc/{}/task/{}/ns/net", std::process::id(), nix::unistd::gettid()));
                 ready.send(netns).unwrap();
                 for job in queue {
                     job();
@@ -71,6 +77,59 @@ impl Pod {
     pub fn succeeds(&self, command: &str) -> bool {
         let command = command.to_owned();
         self.run(move || Command::new("sh").arg("-c").arg(&command).output().unwrap().status.success())
+    }
+}
+
+/// How long a test waits for bytes that should come.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Pod {
+    /// Takes one TCP connection and sends back what it says.
+    pub fn listen_tcp(&self, address: &'static str) -> JoinHandle<()> {
+        let listener = self.run(move || TcpListener::bind(address).unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut said = Vec::new();
+            stream.read_to_end(&mut said).unwrap();
+            stream.write_all(&said).unwrap();
+        })
+    }
+
+    /// Says something by TCP and hears it again.
+    pub fn talk_tcp(&self, address: &'static str) {
+        self.run(move || {
+            let mut stream = TcpStream::connect_timeout(&address.parse().unwrap(), PATIENCE).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let said: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
+            stream.write_all(&said).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut heard = Vec::new();
+            stream.read_to_end(&mut heard).unwrap();
+            assert!(heard == said, "{} bytes came back", heard.len());
+        });
+    }
+
+    /// Sends one datagram back.
+    pub fn echo_udp(&self, address: &'static str) -> JoinHandle<()> {
+        let socket = self.run(move || UdpSocket::bind(address).unwrap());
+        std::thread::spawn(move || {
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            let mut bytes = [0; 2000];
+            let (length, from) = socket.recv_from(&mut bytes).unwrap();
+            socket.send_to(&bytes[..length], from).unwrap();
+        })
+    }
+
+    /// Sends a datagram and hears it again.
+    pub fn talk_udp(&self, address: &'static str) {
+        self.run(move || {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.send_to(b"hello", address).unwrap();
+            let mut bytes = [0; 2000];
+            let (length, _) = socket.recv_from(&mut bytes).unwrap();
+            assert_eq!(&bytes[..length], b"hello");
+        });
     }
 }
 

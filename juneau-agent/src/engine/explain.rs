@@ -1,0 +1,200 @@
+//! What would happen to a packet, and why: the programs themselves answer, on a copy that writes nothing.
+
+use super::Engine;
+use super::debug::unreadable;
+use super::packet::{Probe, Protocol};
+use crate::pod::Subject;
+use crate::protocol::{ErrorCode, ExplainRequest, Explanation, Failure, Step};
+use juneau_bpf::TestPacket;
+use juneau_core::id::MacAddr;
+use juneau_core::layout::{self, Be32, ipv4};
+use juneau_core::verdict::{Action, Hook, Reason};
+use std::net::Ipv4Addr;
+
+impl Engine {
+    pub(super) fn explain(&self, request: &ExplainRequest) -> Result<Explanation, Failure> {
+        let subject = Subject::new(&request.namespace, &request.name);
+        let Some(pod) = self.pods.get(&subject) else {
+            return Err(Failure::new(
+                ErrorCode::NotFound,
+                format!("Pod {subject} is not attached to this node"),
+                "ask the agent of the Pod's node; juneau-agent status lists who is attached here",
+            ));
+        };
+        let Some(record) = self.mirror.interfaces.get(&pod.ifindex.get()) else {
+            return Err(Failure::new(
+                ErrorCode::TryAgain,
+                format!("Pod {subject} is attached, but not programmed: whatever it sends is no-interface"),
+                "see the agent's problems: juneau-agent status",
+            ));
+        };
+        let protocol = Protocol::parse(&request.protocol).ok_or_else(|| {
+            Failure::new(
+                ErrorCode::InvalidRequest,
+                format!("protocol {:?} is not known", request.protocol),
+                "ask about icmp, tcp or udp",
+            )
+        })?;
+        let mac = |octets| MacAddr::new(octets).map_err(unreadable);
+        let probe = Probe {
+            source_mac: mac(record.mac)?,
+            // The programs look at the destination address, never at this.
+            destination_mac: mac(record.gateway_mac)?,
+            source: ipv4(record.address),
+            destination: request.destination,
+            protocol,
+            source_port: request.source_port,
+            port: request.port,
+        };
+        let explainer = self.dataplane()?.explainer().map_err(unreadable)?;
+        let frame = probe.frame();
+        let run = explainer.run(Hook::Pod, &TestPacket::new(pod.ifindex.get(), &frame)).map_err(unreadable)?;
+        Ok(explanation(&run.verdict, &run.steps))
+    }
+}
+
+fn explanation(verdict: &layout::Verdict, steps: &[layout::Step]) -> Explanation {
+    let reason = Reason::from_number(verdict.reason);
+    let some = |value: u32| Some(value).filter(|value| *value != 0);
+    Explanation {
+        action: Action::from_number(verdict.action).map_or_else(|| verdict.action.to_string(), |action| action.name()),
+        reason: reason.map_or_else(|| verdict.reason.to_string(), Reason::name),
+        text: reason.map_or("", Reason::text).to_owned(),
+        answered: verdict.answered != 0,
+        ifindex: some(verdict.ifindex),
+        vtep: Some(ipv4(verdict.vtep)).filter(|vtep| !vtep.is_unspecified()),
+        vni: some(verdict.vni),
+        steps: steps.iter().map(step).collect(),
+    }
+}
+
+fn step(step: &layout::Step) -> Step {
+    let (stage, text) = match step.stage {
+        layout::STAGE_PARSE => {
+            ("parse", format!("{}: {} to {}, {}", reason(step.code), address(step.b), address(step.c), scope(step.a)))
+        }
+        layout::STAGE_FLOW => ("flow", flow(step.code).to_owned()),
+        layout::STAGE_POLICY => ("policy", policy(step)),
+        layout::STAGE_ROUTE => ("route", route(step)),
+        layout::STAGE_DELIVER => ("deliver", format!("{}, MTU {}", target(step), step.d)),
+        layout::STAGE_COMMIT => ("commit", format!("a new connection: {}", reason(step.code))),
+        layout::STAGE_EMIT => ("emit", target(step)),
+        _ => ("unknown", format!("stage {}", step.stage)),
+    };
+    Step { stage: stage.to_owned(), text, code: step.code, values: [step.a, step.b, step.c, step.d] }
+}
+
+/// An address in a step is the word as it lay in memory.
+fn address(word: u32) -> Ipv4Addr {
+    ipv4(Be32::from_bytes(word.to_ne_bytes()))
+}
+
+fn reason(number: u32) -> String {
+    Reason::from_number(number).map_or_else(|| number.to_string(), Reason::name)
+}
+
+fn scope(word: u32) -> String {
+    let id = word & layout::SCOPE_MASK;
+    let protocol = match word >> layout::SCOPE_PROTO_SHIFT {
+        layout::PROTO_ICMP => "ICMP",
+        layout::PROTO_TCP => "TCP",
+        layout::PROTO_UDP => "UDP",
+        _ => "another protocol",
+    };
+    if word & layout::SCOPE_TRANSIT != 0 {
+        format!("{protocol} forwarded by the router behind ifindex {id}")
+    } else {
+        format!("{protocol} in VPC {id}")
+    }
+}
+
+/// `enum jn_found` of the programs.
+fn flow(found: u32) -> &'static str {
+    match found {
+        0 => "no entry",
+        1 => "an entry that is to be decided again",
+        2 => "an entry in force",
+        3 => "a new connection takes the ports of an ended one",
+        _ => "an unknown state",
+    }
+}
+
+fn policy(step: &layout::Step) -> String {
+    let side = if step.d == u32::from(layout::INGRESS) { "the receiver's" } else { "the sender's" };
+    let peer = match step.b {
+        layout::IDENTITY_ANY => "any peer".to_owned(),
+        layout::IDENTITY_UNKNOWN => "an unknown peer".to_owned(),
+        identity => format!("peers of identity {identity}"),
+    };
+    match step.code {
+        layout::POLICY_ALLOW => format!("{side} rule {} for {peer} allows it", step.c),
+        layout::POLICY_DENY => format!("{side} rule {} for {peer} refuses it", step.c),
+        _ => format!("{side} policy has no rule for it"),
+    }
+}
+
+fn route(step: &layout::Step) -> String {
+    let to = format!("to {} in table {}", address(step.b), step.a);
+    match step.code {
+        layout::ROUTE_CONNECTED => format!("{to}: connected, VNI {}", step.c),
+        layout::ROUTE_ENDPOINT => format!("{to}: by {}", address(step.d)),
+        layout::ROUTE_TARGET_GONE => format!("{to}: the route's target does not exist"),
+        _ => format!("{to}: none"),
+    }
+}
+
+/// Where deliver and emit lead.
+fn target(step: &layout::Step) -> String {
+    match u8::try_from(step.code) {
+        Ok(layout::EGRESS_PEER) => format!("to ifindex {} of this node", step.a),
+        Ok(layout::EGRESS_ENCAP) => {
+            format!("to node {} with VNI {}, next hop {}", address(step.b), step.c, address(step.a))
+        }
+        _ => "nowhere yet".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(address: Ipv4Addr) -> u32 {
+        u32::from_ne_bytes(address.octets())
+    }
+
+    #[test]
+    fn steps_read_as_sentences() {
+        let text = |stage, code, a, b, c, d| step(&layout::Step { stage, code, a, b, c, d }).text;
+        let (from, to) = (Ipv4Addr::new(10, 0, 1, 10), Ipv4Addr::new(10, 0, 2, 10));
+        let scope = 100 | layout::PROTO_TCP << layout::SCOPE_PROTO_SHIFT;
+        assert_eq!(
+            text(layout::STAGE_PARSE, 0, scope, word(from), word(to), 0),
+            "ok: 10.0.1.10 to 10.0.2.10, TCP in VPC 100"
+        );
+        assert_eq!(
+            text(layout::STAGE_ROUTE, layout::ROUTE_CONNECTED, 3, word(to), 200, 0),
+            "to 10.0.2.10 in table 3: connected, VNI 200"
+        );
+        assert_eq!(
+            text(layout::STAGE_DELIVER, u32::from(layout::EGRESS_ENCAP), word(from), word(to), 200, 1450),
+            "to node 10.0.2.10 with VNI 200, next hop 10.0.1.10, MTU 1450"
+        );
+        assert_eq!(
+            text(layout::STAGE_POLICY, layout::POLICY_ALLOW, 1, layout::IDENTITY_ANY, 1, 0),
+            "the sender's rule 1 for any peer allows it"
+        );
+    }
+
+    #[test]
+    fn the_verdict_names_what_it_has() {
+        let verdict = layout::Verdict {
+            action: Action::Encap.number(),
+            vtep: layout::be32(Ipv4Addr::new(192, 0, 2, 2)),
+            vni: 200,
+            ..layout::Verdict::default()
+        };
+        let shown = explanation(&verdict, &[]);
+        assert_eq!((shown.action.as_str(), shown.reason.as_str()), ("encap", "ok"));
+        assert_eq!((shown.ifindex, shown.vtep, shown.vni), (None, Some(Ipv4Addr::new(192, 0, 2, 2)), Some(200)));
+    }
+}

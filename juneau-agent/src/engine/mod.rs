@@ -1,0 +1,233 @@
+//! The daemon's one loop: what changed, what should be, what the kernel holds.
+//!
+//! Everything is level-triggered. Events only say that it is time to look; a look reads the objects, compiles the
+//! tables and writes the difference to what the kernel holds. Requests to attach a Pod go through the same steps with
+//! one more attachment, so there is no second way for anything to get into a map.
+
+mod apply;
+mod attach;
+mod debug;
+mod explain;
+mod failpoint;
+mod files;
+mod node;
+mod packet;
+mod pods;
+mod problems;
+mod sample;
+mod sync;
+
+use crate::metrics::Sample;
+use crate::net::{NetError, Netlink};
+use crate::options::Options;
+use crate::protocol::{Failure, Method, Status, Underlay};
+use crate::server::Call;
+use files::Files;
+use juneau_api::source::directory::DirectorySource;
+use juneau_bpf::failpoint::Failpoints;
+use juneau_bpf::{Dataplane, NodeConfig, Sweeper};
+use juneau_core::model::Model;
+use juneau_core::tables::Tables;
+use node::Ways;
+use pods::Pods;
+use problems::Problems;
+use serde_json::Value;
+use std::future::Future;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+/// Files of one change come together: wait for so long a silence …
+const QUIET: Duration = Duration::from_millis(1);
+/// … but no longer than this.
+const QUIET_LIMIT: Duration = Duration::from_millis(20);
+/// Devices change in bursts, our own attaching among them, and nothing about them is urgent.
+const NETWORK_QUIET: Duration = Duration::from_millis(100);
+/// Between two passes over the flow table.
+const SWEEP: Duration = Duration::from_secs(2);
+/// First and longest wait before a failed application is tried again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// The daemon cannot run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// Netlink cannot be used.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// The manifests cannot be watched.
+    #[error("watching {directory}: {source} (raise fs.inotify.max_user_instances)")]
+    Watch {
+        /// The directory.
+        directory: String,
+        /// What the kernel said.
+        source: notify::Error,
+    },
+}
+
+/// Where requests and hints come from.
+#[derive(Debug)]
+pub(crate) struct Inputs {
+    pub(crate) calls: mpsc::Receiver<Call>,
+    pub(crate) scrapes: mpsc::Receiver<oneshot::Sender<Sample>>,
+    pub(crate) file_changes: mpsc::Receiver<()>,
+    pub(crate) network_changes: mpsc::Receiver<()>,
+}
+
+/// The daemon's state.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    options: Options,
+    netlink: Netlink,
+    source: DirectorySource,
+    files: Files,
+    dataplane: Option<Dataplane>,
+    /// What the programs in force were loaded with.
+    config: Option<NodeConfig>,
+    sweeper: Option<Sweeper>,
+    underlay: Option<Underlay>,
+    ways: Ways,
+    pods: Pods,
+    model: Model,
+    /// What the tables hold, as far as we wrote or read it.
+    mirror: Tables,
+    /// What they held at the start and must keep until every object was read once.
+    adopted: Option<Tables>,
+    /// The objects were read at least once.
+    read: bool,
+    /// Nothing was lost to a document that has no good version yet.
+    complete: bool,
+    /// The objects were read whole at least once, and everything was applied and bumped once after it.
+    synced: bool,
+    problems: Problems,
+    failpoints: Failpoints,
+    retry: Option<Instant>,
+    retry_wait: Duration,
+    counts: Counts,
+}
+
+/// What happened since the start.
+#[derive(Debug, Default)]
+struct Counts {
+    applies: u64,
+    failures: u64,
+    lag: Duration,
+    expired: u64,
+}
+
+impl Engine {
+    pub(crate) fn new(options: Options, changes: mpsc::Sender<()>) -> Result<Self, EngineError> {
+        let files = Files::new(&options.manifests, changes)
+            .map_err(|source| EngineError::Watch { directory: options.manifests.display().to_string(), source })?;
+        Ok(Self {
+            netlink: Netlink::open()?,
+            source: DirectorySource::new(&options.manifests),
+            files,
+            dataplane: None,
+            config: None,
+            sweeper: None,
+            underlay: None,
+            ways: Ways::default(),
+            pods: Pods::default(),
+            model: Model::default(),
+            mirror: Tables::default(),
+            adopted: None,
+            read: false,
+            complete: false,
+            synced: false,
+            problems: Problems::default(),
+            failpoints: failpoint::from_environment(),
+            retry: None,
+            retry_wait: RETRY.0,
+            counts: Counts::default(),
+            options,
+        })
+    }
+
+    /// Runs until `stop`. What was programmed stays.
+    pub(crate) async fn run(mut self, inputs: Inputs, stop: impl Future<Output = ()>) {
+        let Inputs { mut calls, mut scrapes, mut file_changes, mut network_changes } = inputs;
+        let mut stop = std::pin::pin!(stop);
+        let mut resync = interval(Duration::from_secs(self.options.resync.max(1)));
+        resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut sweep = interval(SWEEP);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let retry = self.retry;
+            let again = async {
+                match retry {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = &mut stop => return,
+                Some(call) = calls.recv() => {
+                    let outcome = self.answer(call.method).await;
+                    // Whoever asked may have gone.
+                    let _ = call.reply.send(outcome);
+                }
+                Some(reply) = scrapes.recv() => {
+                    let _ = reply.send(self.sample());
+                }
+                Some(()) = file_changes.recv() => {
+                    let seen = Instant::now();
+                    settle(&mut file_changes, QUIET, QUIET_LIMIT).await;
+                    self.files_changed(seen).await;
+                }
+                Some(()) = network_changes.recv() => {
+                    settle(&mut network_changes, NETWORK_QUIET, NETWORK_QUIET * 10).await;
+                    self.network_changed().await;
+                }
+                () = again => {
+                    self.retry = None;
+                    self.look_again().await;
+                }
+                // The first tick comes at once: it is the start.
+                _ = resync.tick() => self.resync().await,
+                _ = sweep.tick() => self.sweep_flows(),
+            }
+        }
+    }
+
+    async fn answer(&mut self, method: Method) -> Result<Value, Failure> {
+        match method {
+            Method::Attach(sandbox) => debug::value(self.attach(&sandbox).await?),
+            Method::Detach(sandbox) => debug::value(self.detach(&sandbox).await?),
+            Method::Status => debug::value(self.status()),
+            Method::Drops => debug::value(self.drops()?),
+            Method::Flows(filter) => debug::value(self.flows(&filter)?),
+            Method::Routes => debug::value(self.routes()?),
+            Method::Endpoints => debug::value(self.endpoints()?),
+            Method::Explain(request) => debug::value(self.explain(&request)?),
+        }
+    }
+
+    /// Whether everything that can be programmed is. Objects with problems do not count: one tenant's slip must not
+    /// take a node out of service.
+    fn ready(&self) -> bool {
+        self.synced && self.dataplane.is_some() && self.problems.blocking().next().is_none()
+    }
+
+    fn status(&self) -> Status {
+        let mut attachments: Vec<_> = self.attachment_list().collect();
+        attachments.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        Status {
+            ready: self.ready(),
+            node: self.options.node.clone(),
+            pid: std::process::id(),
+            generation: self.dataplane.as_ref().map_or(0, |dataplane| dataplane.load().generation),
+            revision: self.counts.applies,
+            settled: self.synced && self.retry.is_none(),
+            underlay: self.underlay.clone(),
+            problems: self.problems.list(),
+            attachments,
+        }
+    }
+}
+
+/// Waits until hints stop coming.
+async fn settle(hints: &mut mpsc::Receiver<()>, quiet: Duration, limit: Duration) {
+    let end = Instant::now() + limit;
+    while Instant::now() < end && tokio::time::timeout(quiet, hints.recv()).await.is_ok() {}
+}

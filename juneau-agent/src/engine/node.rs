@@ -1,0 +1,310 @@
+//! The node itself: its underlay, the load of programs, its neighbours.
+
+use super::problems::Finder;
+use super::{Engine, Instant, RETRY};
+use crate::net::{Link, NetError, Netlink, Way};
+use crate::protocol::Underlay;
+use crate::{cgroup, underlay};
+use juneau_bpf::{AttachPoint, Dataplane, NodeConfig};
+use juneau_core::compile::UnderlayPath;
+use juneau_core::model::Problem;
+use juneau_core::tables::TablesMut;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// How the underlay reaches other nodes.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    found: BTreeMap<Ipv4Addr, Option<Way>>,
+    /// Managed neighbours that this process asked for, {ifindex, address}.
+    neighbours: BTreeSet<(u32, Ipv4Addr)>,
+}
+
+impl Ways {
+    /// Forgets routes, which may have changed. Neighbours are kept.
+    pub(super) fn forget(&mut self) {
+        self.found.clear();
+    }
+
+    /// Finds the ways to these nodes that are not known yet.
+    pub(super) async fn find(
+        &mut self,
+        netlink: &Netlink,
+        vteps: impl Iterator<Item = Ipv4Addr>,
+    ) -> Result<(), NetError> {
+        let vteps: BTreeSet<Ipv4Addr> = vteps.collect();
+        self.found.retain(|vtep, _| vteps.contains(vtep));
+        for vtep in vteps {
+            if let Entry::Vacant(unknown) = self.found.entry(vtep) {
+                unknown.insert(netlink.way_to(vtep).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Paths over this device, for the compiler.
+    pub(super) fn paths(&self, underlay: &Underlay) -> BTreeMap<Ipv4Addr, UnderlayPath> {
+        let usable = self.found.iter().filter_map(|(vtep, way)| Some((*vtep, (*way)?)));
+        usable
+            .filter(|(_, way)| way.ifindex == underlay.ifindex)
+            .map(|(vtep, way)| {
+                let mtu = way.mtu.unwrap_or(underlay.mtu).min(underlay.mtu);
+                (vtep, UnderlayPath { next_hop: way.next_hop, mtu: u16::try_from(mtu).unwrap_or(u16::MAX) })
+            })
+            .collect()
+    }
+
+    /// Nodes that the underlay does not reach.
+    pub(super) fn problems(&self, underlay: &Underlay, name: impl Fn(Ipv4Addr) -> String) -> Vec<Problem> {
+        let unreached = self.found.iter().filter(|(_, way)| way.is_none_or(|way| way.ifindex != underlay.ifindex));
+        unreached
+            .map(|(vtep, way)| {
+                let message = match way {
+                    None => format!("this node has no route to its InternalIP {vtep}"),
+                    Some(way) => format!(
+                        "the route to its InternalIP {vtep} leaves by ifindex {}, not by the underlay device {}",
+                        way.ifindex, underlay.device
+                    ),
+                };
+                Problem::new(
+                    format!("Node/{}", name(*vtep)),
+                    message,
+                    format!("give this node a route to {vtep} over {}", underlay.device),
+                )
+            })
+            .collect()
+    }
+}
+
+impl Engine {
+    /// The node's InternalIP, as its object tells.
+    fn internal_ip(&self) -> Result<Ipv4Addr, Problem> {
+        let name = &self.options.node;
+        match self.model.nodes.get(name).map(|node| node.internal_ip) {
+            Some(IpAddr::V4(address)) => Ok(address),
+            Some(IpAddr::V6(address)) => Err(Problem::new(
+                format!("Node/{name}"),
+                format!("its InternalIP {address} is IPv6, and the overlay runs over IPv4"),
+                "give the Node an IPv4 InternalIP",
+            )),
+            None => Err(Problem::new(
+                format!("Node/{name}"),
+                "this node's own object is missing or has no InternalIP",
+                "create it with status.addresses, or start the agent with the right --node",
+            )),
+        }
+    }
+
+    /// Looks at devices and takes over what changed: Pods, underlay, load. What cannot be done now is a problem and is
+    /// tried again.
+    pub(super) async fn prepare_node(&mut self) {
+        let outcome = self.prepare_underlay().await;
+        let ready = match outcome {
+            Ok(config) => {
+                self.problems.set(Finder::Underlay, []);
+                Some(config)
+            }
+            // What runs goes on with the underlay that it has.
+            Err(problem) => {
+                self.problems.set(Finder::Underlay, [problem]);
+                self.plan_retry();
+                None
+            }
+        };
+        if let Some(config) = ready {
+            let problems = self.prepare_programs(config);
+            if problems.iter().any(|problem| problem.object != CGROUP) {
+                self.plan_retry();
+            }
+            self.problems.set(Finder::Programs, problems);
+        }
+    }
+
+    async fn prepare_underlay(&mut self) -> Result<NodeConfig, Problem> {
+        let internal_ip = self.internal_ip()?;
+        let links = self.netlink.links().await.map_err(net_problem)?;
+        self.adopt_pods(&links).await;
+        let addresses = self.netlink.addresses().await.map_err(net_problem)?;
+        let name = self.options.underlay.as_deref();
+        let found = underlay::find(&links, &addresses, &self.options.node, internal_ip, name)?;
+        if let Some(problem) = underlay::foreign_vxlan(&links, self.options.vxlan_port) {
+            return Err(problem);
+        }
+        let vxlan = underlay::ensure_vxlan(&self.netlink, self.options.vxlan_port).await.map_err(|error| {
+            Problem::new(
+                format!("device {}", underlay::VXLAN_DEVICE),
+                error.to_string(),
+                "see that the kernel has VXLAN, and that nobody else uses the port",
+            )
+        })?;
+        let config = NodeConfig {
+            vtep: internal_ip,
+            underlay_ifindex: found.ifindex,
+            vxlan_ifindex: vxlan,
+            vxlan_port: self.options.vxlan_port,
+        };
+        if self.underlay.as_ref() != Some(&found) {
+            tracing::info!(device = %found.device, address = %found.address, mtu = found.mtu, "underlay");
+            self.ways.forget();
+            self.underlay = Some(found);
+        }
+        Ok(config)
+    }
+
+    /// Takes over Pods from devices, and removes devices of ours that belong to nobody.
+    async fn adopt_pods(&mut self, links: &[Link]) {
+        let seen = self.pods.adopt(links);
+        for (index, name) in seen.leftovers {
+            tracing::info!(device = %name, "deleting a device that an interrupted attachment left");
+            if let Err(error) = self.netlink.delete_link(index).await {
+                tracing::warn!(device = %name, %error, "cannot delete a device that is left over");
+            }
+        }
+    }
+
+    /// Loads the programs if there is no load with this configuration, and sees that each runs where it should.
+    fn prepare_programs(&mut self, config: NodeConfig) -> Vec<Problem> {
+        if (self.dataplane.is_none() || self.config != Some(config))
+            && let Err(problem) = self.load(config)
+        {
+            return vec![problem];
+        }
+        let Some(dataplane) = &self.dataplane else { return Vec::new() };
+        let mut problems = Vec::new();
+        let mut check = |outcome: Result<(), juneau_bpf::Error>| {
+            if let Err(error) = outcome {
+                problems.push(bpf_problem("programs", &error));
+            }
+        };
+        check(dataplane.attach_vxlan(config.vxlan_ifindex));
+        check(dataplane.attach_underlay(config.underlay_ifindex));
+        for (_, pod) in self.pods.iter() {
+            check(dataplane.attach_pod(&pod.name, pod.ifindex.get()));
+        }
+        let cgroup = self.options.cgroup.clone().map_or_else(cgroup::root, Ok);
+        match cgroup.map(|path| dataplane.attach_cgroup(&path)) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => problems.push(cgroup_problem(&error.to_string())),
+            Err(message) => problems.push(cgroup_problem(&message)),
+        }
+        problems
+    }
+
+    /// Loads the programs as a new generation and hands every attachment over to it.
+    fn load(&mut self, config: NodeConfig) -> Result<(), Problem> {
+        let first = self.dataplane.is_none();
+        // The lock on the pins is per load: the old one lets go of it. Its links are pinned and go on.
+        self.dataplane = None;
+        self.sweeper = None;
+        let mut options = juneau_bpf::Options::new(&self.options.pin_dir, config);
+        options.sizes = self.options.sizes();
+        options.failpoints = self.failpoints.clone();
+        let dataplane = Dataplane::open(options).map_err(|error| bpf_problem("programs", &error))?;
+        dataplane.adopt_links().map_err(|error| bpf_problem("programs", &error))?;
+        if first {
+            let tables = dataplane.tables().map_err(|error| bpf_problem("tables", &error))?;
+            let held = tables
+                .snapshot()
+                .map_err(|error| Problem::new("tables", error.to_string(), "see the message; the agent tries again"))?;
+            self.adopted = Some(held.clone());
+            self.mirror = held;
+        }
+        let retired = dataplane.retire_old_generations().map_err(|error| bpf_problem("programs", &error))?;
+        tracing::info!(load = %dataplane.load(), retired = retired.len(), "programs are loaded and run");
+        self.sweeper = Some(dataplane.sweeper().map_err(|error| bpf_problem("programs", &error))?);
+        self.dataplane = Some(dataplane);
+        self.config = Some(config);
+        Ok(())
+    }
+
+    /// Programs of others that see packets before ours do.
+    pub(super) fn look_at_chains(&mut self) {
+        let Some(dataplane) = &self.dataplane else { return };
+        let mut points = vec![(AttachPoint::Underlay, self.underlay.as_ref().map(|u| u.device.clone()))];
+        points.extend(self.pods.iter().map(|(_, pod)| (AttachPoint::Pod(pod.name.clone()), Some(pod.name.clone()))));
+        let mut problems = Vec::new();
+        for (point, device) in points {
+            let Ok(foreign) = dataplane.foreign_programs_ahead(&point) else { continue };
+            for program in foreign {
+                problems.push(Problem::new(
+                    format!("device {}", device.as_deref().unwrap_or("?")),
+                    format!("program {} ({}) of somebody else sees packets before ours", program.id, program.name),
+                    "attach it behind juneau's, or detach it",
+                ));
+            }
+        }
+        self.problems.set(Finder::Chain, problems);
+    }
+
+    /// Has the kernel keep the next hops of these nodes resolved.
+    pub(super) async fn keep_neighbours(&mut self) {
+        let Some(underlay) = &self.underlay else { return };
+        let vteps = self.mirror.vteps.values();
+        let wanted: BTreeSet<_> =
+            vteps.map(|vtep| (underlay.ifindex, juneau_core::layout::ipv4(vtep.next_hop))).collect();
+        let mut problems = Vec::new();
+        for (ifindex, address) in wanted.difference(&self.ways.neighbours) {
+            if let Err(error) = self.netlink.add_managed_neighbour(*ifindex, *address).await {
+                problems.push(Problem::new(
+                    format!("neighbour {address}"),
+                    error.to_string(),
+                    "see that the kernel is 5.16 or newer and the underlay device is up",
+                ));
+            }
+        }
+        for (ifindex, address) in self.ways.neighbours.difference(&wanted) {
+            if let Err(error) = self.netlink.delete_neighbour(*ifindex, *address).await {
+                tracing::debug!(%error, %address, "cannot delete a neighbour that is not needed any more");
+            }
+        }
+        if problems.is_empty() {
+            self.ways.neighbours = wanted;
+        } else {
+            self.plan_retry();
+        }
+        self.problems.set(Finder::Neighbours, problems);
+    }
+
+    /// Neighbours may have been flushed by whoever administers the node.
+    pub(super) async fn check_neighbours(&mut self) {
+        match self.netlink.managed_neighbours().await {
+            Ok(present) => self.ways.neighbours.retain(|neighbour| present.contains(neighbour)),
+            Err(error) => tracing::warn!(%error, "cannot read neighbours"),
+        }
+        self.keep_neighbours().await;
+    }
+
+    /// Plans another look, later each time.
+    pub(super) fn plan_retry(&mut self) {
+        if self.retry.is_none() {
+            self.retry = Some(Instant::now() + self.retry_wait);
+            self.retry_wait = (self.retry_wait * 2).min(RETRY.1);
+        }
+    }
+}
+
+const CGROUP: &str = "cgroup";
+
+fn cgroup_problem(message: &str) -> Problem {
+    Problem::new(
+        CGROUP,
+        format!("sockets of this node are not kept from the overlay's port: {message}"),
+        "mount cgroup2, or name its directory with --cgroup",
+    )
+}
+
+pub(super) fn bpf_problem(object: &str, error: &juneau_bpf::Error) -> Problem {
+    let mut message = error.to_string();
+    if let juneau_bpf::Error::Load { log, .. } = error
+        && !log.is_empty()
+    {
+        message.push_str(": ");
+        message.push_str(log);
+    }
+    Problem::new(object, message, "see the message; the agent tries again")
+}
+
+pub(super) fn net_problem(error: NetError) -> Problem {
+    Problem::new("netlink", error.to_string(), "see the message; the agent tries again")
+}

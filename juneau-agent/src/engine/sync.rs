@@ -1,0 +1,271 @@
+//! Objects → model → tables → kernel.
+
+use super::node::bpf_problem;
+use super::problems::Finder;
+use super::{Engine, Instant, RETRY, apply};
+use crate::pod::{INTERFACE, Subject};
+use crate::protocol::Attachment;
+use juneau_api::normalise::normalise;
+use juneau_bpf::Dataplane;
+use juneau_core::compile::{NodeContext, compile};
+use juneau_core::id::{VpcId, VpcIndex};
+use juneau_core::model::{Attachments, Problem};
+use juneau_core::tables::{Capacities, Diff, Table, Tables, TablesMut};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+impl Engine {
+    /// Manifests may have changed, at `seen`.
+    pub(super) async fn files_changed(&mut self, seen: Instant) {
+        self.files.renew_if_lost();
+        let before = self.own_address();
+        self.read_objects();
+        if self.own_address() != before || self.dataplane.is_none() {
+            self.prepare_node().await;
+        }
+        self.apply(seen).await;
+    }
+
+    /// Devices, addresses or routes may have changed.
+    pub(super) async fn network_changed(&mut self) {
+        let seen = Instant::now();
+        self.ways.forget();
+        self.prepare_node().await;
+        self.apply(seen).await;
+    }
+
+    /// Something failed before.
+    pub(super) async fn look_again(&mut self) {
+        let seen = Instant::now();
+        self.read_objects();
+        self.prepare_node().await;
+        self.apply(seen).await;
+    }
+
+    /// Looks at everything, the kernel's tables among it.
+    pub(super) async fn resync(&mut self) {
+        let seen = Instant::now();
+        self.files.renew();
+        self.read_objects();
+        self.ways.forget();
+        self.prepare_node().await;
+        self.read_back();
+        self.apply(seen).await;
+        self.check_neighbours().await;
+        self.remove_unknown_pods().await;
+        self.look_at_chains();
+    }
+
+    fn own_address(&self) -> Option<IpAddr> {
+        self.model.nodes.get(&self.options.node).map(|node| node.internal_ip)
+    }
+
+    /// Reads what changed in the directory. What cannot be read stays as it was.
+    pub(super) fn read_objects(&mut self) {
+        match self.source.read() {
+            Ok(snapshot) => {
+                let (model, problems) = normalise(&snapshot.view, &self.options.node);
+                self.complete = snapshot.unknown == 0;
+                self.read = true;
+                self.model = model;
+                self.problems.set(Finder::Objects, snapshot.problems.into_iter().chain(problems));
+            }
+            Err(error) => {
+                let problem = Problem::new(
+                    format!("directory {}", self.options.manifests.display()),
+                    error.to_string(),
+                    "make it a directory that the agent may read; what was read before stays in force",
+                );
+                self.problems.set(Finder::Objects, [problem]);
+                self.plan_retry();
+            }
+        }
+    }
+
+    /// Compares what we believe the tables hold with what they do hold.
+    fn read_back(&mut self) {
+        let Some(dataplane) = &self.dataplane else { return };
+        let held = dataplane
+            .tables()
+            .map_err(|error| error.to_string())
+            .and_then(|tables| tables.snapshot().map_err(|error| error.to_string()));
+        match held {
+            Ok(held) if held != self.mirror => {
+                let changes = Diff::between(&self.mirror, &held).len();
+                tracing::warn!(changes, "somebody else changed the tables; they are put right");
+                self.mirror = held;
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "cannot read the tables back"),
+        }
+    }
+
+    /// Computes the tables and writes what differs; `seen` is when the reason for it was seen.
+    pub(super) async fn apply(&mut self, seen: Instant) {
+        let Some(underlay) = self.underlay.clone() else { return };
+        if !self.read || self.dataplane.is_none() {
+            return;
+        }
+        let others = self.model.nodes.iter().filter(|(name, _)| **name != self.options.node);
+        let vteps = others.filter_map(|(_, node)| match node.internal_ip {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        });
+        let vteps: BTreeSet<Ipv4Addr> = vteps.collect();
+        let mut problems = Vec::new();
+        if let Err(error) = self.ways.find(&self.netlink, vteps.into_iter()).await {
+            problems.push(super::node::net_problem(error));
+        }
+        let names: BTreeMap<IpAddr, &String> =
+            self.model.nodes.iter().map(|(name, node)| (node.internal_ip, name)).collect();
+        problems.extend(self.ways.problems(&underlay, |vtep| {
+            names.get(&IpAddr::V4(vtep)).map_or_else(|| vtep.to_string(), |name| (*name).clone())
+        }));
+
+        let mtu = u16::try_from(underlay.mtu).unwrap_or(u16::MAX);
+        let mut node = NodeContext::new(&self.options.node, underlay.address, mtu);
+        node.paths = self.ways.paths(&underlay);
+        node.vpc_indices = vpc_indices(&self.mirror);
+        node.capacities = self.capacities();
+        let attachments = self.attachments();
+        let (wanted, compile_problems) = compile(&self.model, &node, &attachments);
+        problems.extend(compile_problems);
+        self.problems.set(Finder::Compile, problems);
+        self.write(&wanted, seen);
+        self.keep_neighbours().await;
+    }
+
+    /// Writes the difference between the mirror and `wanted`, then moves the generations that rest on it.
+    fn write(&mut self, wanted: &Tables, seen: Instant) {
+        let Some(dataplane) = &self.dataplane else { return };
+        let (mut tables, generations) = match (dataplane.tables(), dataplane.generations()) {
+            (Ok(tables), Ok(generations)) => (tables, generations),
+            (Err(error), _) | (_, Err(error)) => {
+                self.problems.set(Finder::Tables, [bpf_problem("tables", &error)]);
+                self.plan_retry();
+                return;
+            }
+        };
+        let diff = Diff::between(&self.mirror, wanted);
+        let keep = self.adopted.as_ref().filter(|_| !self.complete);
+        let applied = apply::apply(&mut tables, &mut self.mirror, &diff, keep);
+        let moved =
+            if self.synced { generations.advance(diff.generations.iter().copied()) } else { generations.advance_all() };
+        let mut problems = apply::problems(&applied);
+        if let Err(error) = &moved {
+            problems.push(bpf_problem("map jn_generations", error));
+        }
+        self.counts.applies += 1;
+        if problems.is_empty() {
+            self.retry = None;
+            self.retry_wait = RETRY.0;
+            self.synced = true;
+            self.counts.lag = seen.elapsed();
+        } else {
+            self.counts.failures += 1;
+            self.plan_retry();
+            // A full table does not mend itself by another start: what could be written is in force.
+            self.synced |= moved.is_ok();
+        }
+        if applied.held == 0 {
+            self.adopted = None;
+        }
+        if !diff.is_empty() {
+            tracing::info!(
+                written = applied.written,
+                refused = applied.refused.len(),
+                held = applied.held,
+                microseconds = seen.elapsed().as_micros(),
+                "tables"
+            );
+        }
+        self.problems.set(Finder::Tables, problems);
+    }
+
+    fn capacities(&self) -> Capacities {
+        let Some(Ok(tables)) = self.dataplane.as_ref().map(Dataplane::tables) else { return Capacities::UNLIMITED };
+        Table::ALL.iter().fold(Capacities::UNLIMITED, |all, table| all.with(*table, tables.capacity(*table)))
+    }
+
+    /// Attached Pods by the names of their endpoints.
+    pub(super) fn attachments(&self) -> Attachments {
+        let names = self.names_by_subject();
+        self.pods.attachments(|subject| {
+            names.get(subject).map_or_else(|| format!("{subject}.{INTERFACE}"), |name| (*name).to_owned())
+        })
+    }
+
+    /// Names of this node's endpoints by the Pod's subject.
+    pub(super) fn names_by_subject(&self) -> BTreeMap<Subject, &str> {
+        let here = self.model.endpoints.values().filter(|endpoint| endpoint.node == self.options.node);
+        here.filter_map(|endpoint| {
+            let (namespace, pod) = endpoint.name.strip_suffix(INTERFACE)?.strip_suffix('.')?.split_once('/')?;
+            Some((Subject::new(namespace, pod), endpoint.name.as_str()))
+        })
+        .collect()
+    }
+
+    pub(super) fn attachment_list(&self) -> impl Iterator<Item = Attachment> {
+        self.pods.iter().map(|(subject, pod)| {
+            let text = subject.to_string();
+            let (namespace, name) = text.split_once('/').unwrap_or((&text, ""));
+            Attachment {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                container_id: pod.container_id.clone(),
+                host_interface: pod.name.clone(),
+                ifindex: pod.ifindex.get(),
+                programmed: self.mirror.interfaces.contains_key(&pod.ifindex.get()),
+            }
+        })
+    }
+
+    /// Removes devices of Pods that no object of this node has spoken of for a while. Until then they are closed: an
+    /// object that comes back finds its Pod attached.
+    async fn remove_unknown_pods(&mut self) {
+        if !self.complete || !self.read || !self.synced {
+            return;
+        }
+        let known: BTreeSet<Subject> = self.names_by_subject().into_keys().collect();
+        let limit = Duration::from_secs(self.options.stale_after);
+        let now = Instant::now();
+        let mut stale = Vec::new();
+        for (subject, pod) in self.pods.iter_mut() {
+            if known.contains(subject) {
+                pod.unknown_since = None;
+                continue;
+            }
+            let since = *pod.unknown_since.get_or_insert(now);
+            if now.duration_since(since) >= limit {
+                stale.push((subject.clone(), pod.ifindex.get(), pod.name.clone()));
+            }
+        }
+        for (subject, ifindex, name) in stale {
+            tracing::info!(pod = %subject, device = %name, "removing the interface of a Pod that does not exist");
+            match self.remove_device(ifindex, &name).await {
+                Ok(()) => self.pods.remove(&subject),
+                Err(error) => tracing::warn!(pod = %subject, %error, "cannot remove the interface"),
+            }
+        }
+    }
+
+    /// Lets idle connections go.
+    pub(super) fn sweep_flows(&mut self) {
+        let (Some(dataplane), Some(sweeper)) = (&self.dataplane, &mut self.sweeper) else { return };
+        match dataplane.clock().now().and_then(|now| sweeper.sweep(now)) {
+            Ok(swept) => {
+                self.counts.expired += u64::try_from(swept.removed).unwrap_or(u64::MAX);
+                self.problems.set(Finder::Sweep, []);
+            }
+            Err(error) => self.problems.set(Finder::Sweep, [bpf_problem("map jn_flows", &error)]),
+        }
+    }
+}
+
+/// Numbers that VPCs have on this node.
+fn vpc_indices(tables: &Tables) -> BTreeMap<VpcId, VpcIndex> {
+    let held =
+        tables.vpcs.iter().filter_map(|(index, vpc)| Some((VpcId::new(vpc.vpc).ok()?, VpcIndex::new(*index).ok()?)));
+    held.collect()
+}

@@ -1,0 +1,99 @@
+//! What an agent is told at its start.
+
+use clap::Args;
+use juneau_bpf::MapSizes;
+use std::path::PathBuf;
+
+/// The agent's socket, unless told otherwise.
+pub const SOCKET: &str = "/run/juneau/agent.sock";
+
+/// Options of the daemon.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// This node's name, as in its Node object.
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    pub node: String,
+    /// Directory of manifests to read objects from; watched for changes.
+    #[arg(long, value_name = "DIR")]
+    pub manifests: PathBuf,
+    /// Unix socket for attaching Pods and for the debug client; root only.
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    pub socket: PathBuf,
+    /// Unix socket that answers an HTTP GET with metrics in OpenMetrics.
+    #[arg(long, value_name = "PATH", default_value = "/run/juneau/metrics.sock")]
+    pub metrics_socket: PathBuf,
+    /// Directory for the agent's lock. One agent a directory, one directory a node.
+    #[arg(long, value_name = "DIR", default_value = "/run/juneau")]
+    pub state_dir: PathBuf,
+    /// Directory of a bpffs where programs and maps are pinned, so that they outlive the agent.
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/juneau")]
+    pub pin_dir: PathBuf,
+    /// Device that carries the overlay. Without it: the one that has the Node's InternalIP.
+    #[arg(long, value_name = "IFNAME")]
+    pub underlay: Option<String>,
+    /// UDP port of the overlay; the same on every node.
+    #[arg(long, value_name = "PORT", default_value_t = 4789)]
+    pub vxlan_port: u16,
+    /// Directory of the cgroup whose sockets may not write to the overlay's port. Without it: the root of the cgroup2
+    /// mount.
+    #[arg(long, value_name = "DIR")]
+    pub cgroup: Option<PathBuf>,
+    /// Seconds between two comparisons of what the kernel holds with what it should hold.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub resync: u64,
+    /// Seconds after which the interface of a Pod that no object speaks of is removed; until then it is closed.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub stale_after: u64,
+    /// Elements of a map that does not exist yet, as in `jn_routes=100000`; may be given several times.
+    #[arg(long = "map-size", value_name = "MAP=ELEMENTS", value_parser = map_size)]
+    pub map_sizes: Vec<(String, u32)>,
+}
+
+/// Names that `--map-size` takes.
+const SIZED: [&str; 10] = [
+    "jn_interfaces_high",
+    "jn_endpoints",
+    "jn_macs",
+    "jn_segments",
+    "jn_routes",
+    "jn_vteps",
+    "jn_policies",
+    "jn_flows",
+    "jn_fragments",
+    "jn_pmtu",
+];
+
+fn map_size(text: &str) -> Result<(String, u32), String> {
+    let (map, size) = text.split_once('=').ok_or("write MAP=ELEMENTS")?;
+    if !SIZED.contains(&map) {
+        return Err(format!("sizes can be given for {}", SIZED.join(", ")));
+    }
+    match size.parse() {
+        Ok(size) if size > 0 => Ok((map.to_owned(), size)),
+        _ => Err(format!("{size} is not a number of elements")),
+    }
+}
+
+impl Options {
+    /// Sizes of maps that do not exist yet.
+    #[must_use]
+    pub fn sizes(&self) -> MapSizes {
+        let mut sizes = MapSizes::default();
+        for (map, size) in &self.map_sizes {
+            let field = match map.as_str() {
+                "jn_interfaces_high" => &mut sizes.interfaces_high,
+                "jn_endpoints" => &mut sizes.endpoints,
+                "jn_macs" => &mut sizes.macs,
+                "jn_segments" => &mut sizes.segments,
+                "jn_routes" => &mut sizes.routes,
+                "jn_vteps" => &mut sizes.vteps,
+                "jn_policies" => &mut sizes.policies,
+                "jn_flows" => &mut sizes.flows,
+                "jn_fragments" => &mut sizes.fragments,
+                _ => &mut sizes.path_mtus,
+            };
+            *field = Some(*size);
+        }
+        sizes
+    }
+}
