@@ -1,6 +1,8 @@
 //! Tests of the kernel's half run in a network namespace and a bpffs of their own.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+pub mod node;
+
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
