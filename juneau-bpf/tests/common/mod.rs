@@ -63,7 +63,22 @@ impl Sandbox {
     pub fn options(&self) -> Options {
         let node = NodeConfig { vtep: VTEP, underlay_ifindex: 1, vxlan_ifindex: 1, vxlan_port: 4789 };
         let mut options = Options::new(self.root(), node);
-        options.sizes.flows = Some(4096);
+        // Small maps are made and freed faster.
+        let sizes = &mut options.sizes;
+        sizes.flows = Some(4096);
+        sizes.endpoints = Some(1024);
+        for size in [
+            &mut sizes.interfaces_high,
+            &mut sizes.macs,
+            &mut sizes.segments,
+            &mut sizes.routes,
+            &mut sizes.vteps,
+            &mut sizes.policies,
+            &mut sizes.fragments,
+            &mut sizes.path_mtus,
+        ] {
+            *size = Some(256);
+        }
         options
     }
 
