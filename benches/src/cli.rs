@@ -15,6 +15,7 @@ use crate::namespace::Fabric;
 use crate::ours::mount_pins;
 use crate::report;
 use crate::rounds::{self, Effort};
+use crate::suites::SUITES;
 
 /// Measures Juneau side by side with other data paths; needs root.
 #[derive(Debug, Parser)]
@@ -104,9 +105,26 @@ impl Run {
         mount_pins()?;
         let fabric = Fabric::new()?;
         let measures: Vec<_> = MEASURES.iter().filter(|measure| self.wants(measure.name)).copied().collect();
-        let rows = rounds::run(&fabric, &measures, effort)?;
+        let mut rows = Vec::new();
+        let mut failure = None;
+        let mut take = |result: Result<Vec<report::Row>>| match result {
+            Ok(new) => rows.extend(new),
+            // What others found is still worth a table.
+            Err(error) => {
+                report::progress(format!("failed: {error}"));
+                failure = Some(error);
+            }
+        };
+        take(rounds::run(&fabric, &measures, effort));
+        for suite in SUITES {
+            if suite.names.iter().any(|name| self.wants(name)) {
+                take((suite.run)(&fabric, effort));
+            }
+        }
+        rows.retain(|row| self.wants(&row.name));
         report::print(&rows, io::stdout())?;
-        report::write_summary(&rows, &self.output)
+        report::write_summary(&rows, &self.output)?;
+        failure.map_or(Ok(()), Err)
     }
 
     fn wants(&self, name: &str) -> bool {
@@ -115,8 +133,10 @@ impl Run {
 }
 
 fn list() -> Result<()> {
-    for measure in MEASURES {
-        writeln!(io::stdout(), "{}", measure.name).context("printing the list")?;
+    let paths = MEASURES.iter().map(|measure| measure.name);
+    let programs = SUITES.iter().flat_map(|suite| suite.names.iter().copied());
+    for name in paths.chain(programs) {
+        writeln!(io::stdout(), "{name}").context("printing the list")?;
     }
     Ok(())
 }

@@ -134,6 +134,20 @@ impl Namespace {
         peer.namespace.up(peer.name)
     }
 
+    /// Makes a veth pair inside the namespace whose ends have a given index and the one after it.
+    ///
+    /// # Errors
+    /// As [`Self::veth`].
+    pub fn pair(&self, index: u32) -> Result<()> {
+        let [first, second] = [index, index + 1].map(|n| (n, format!("device{n}")));
+        let far = LinkMessageBuilder::<LinkUnspec>::new().index(second.0).name(second.1.as_str()).build();
+        let near = LinkMessageBuilder::<LinkVeth>::new(&first.1, &second.1)
+            .index(first.0)
+            .set_info_data(InfoData::Veth(InfoVeth::Peer(far)))
+            .build();
+        self.add_link(&first.1, near)
+    }
+
     /// Makes a bridge and puts ports into it.
     ///
     /// # Errors

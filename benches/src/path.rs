@@ -21,6 +21,7 @@ pub struct Path {
     soft_interrupts: Vec<ProcessId>,
     cpu: usize,
     check: Box<dyn Fn() -> Result<()>>,
+    programs: Vec<u32>,
     // Dropped last: nodes, programs and links between the Pods.
     _between: Vec<Box<dyn Any>>,
 }
@@ -41,6 +42,7 @@ impl Path {
             soft_interrupts: cpu::soft_interrupt_threads(),
             cpu,
             check: Box::new(|| Ok(())),
+            programs: Vec::new(),
             _between: between.into_iter().chain([Box::new(pods.server) as _]).collect(),
         };
         for load in [Load::Transaction, Load::Packet] {
@@ -54,6 +56,19 @@ impl Path {
     pub fn with_check(mut self, check: impl Fn() -> Result<()> + 'static) -> Self {
         self.check = Box::new(check);
         self
+    }
+
+    /// Says which programs the path runs, by the kernel's ids.
+    #[must_use]
+    pub fn with_programs(mut self, programs: Vec<u32>) -> Self {
+        self.programs = programs;
+        self
+    }
+
+    /// The kernel's ids of the programs that the path runs, where they are known.
+    #[must_use]
+    pub fn programs(&self) -> &[u32] {
+        &self.programs
     }
 
     /// Whether the figures taken so far say what they should.

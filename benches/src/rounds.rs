@@ -36,6 +36,9 @@ type Instance = (Variant, Path);
 /// # Errors
 /// When a path cannot be built.
 pub fn run(fabric: &Fabric, measures: &[Measure], effort: Effort) -> Result<Vec<Row>> {
+    if measures.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut paths: Vec<Instance> = Vec::new();
     for variant in variants(measures) {
         for _ in 0..if variant.is_base() { 2 } else { 1 } {

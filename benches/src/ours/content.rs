@@ -17,7 +17,7 @@ pub const VPC: u32 = 7;
 /// MAC address of every gateway.
 pub const GATEWAY_MAC: Mac = [2, 0, 0, 0, 0, 1];
 /// The node whose tables are compiled.
-const HERE: &str = "here";
+pub const HERE: &str = "here";
 const IDENTITY: u32 = 1;
 const SUBNET_LENGTH: u8 = 24;
 const OVERHEAD: u16 = 50;

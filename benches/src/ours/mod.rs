@@ -5,7 +5,7 @@ mod nodes;
 mod paths;
 mod pins;
 
-pub use content::{Cluster, GATEWAY_MAC, Member, Place, VPC, spread};
+pub use content::{Cluster, GATEWAY_MAC, HERE, Member, Place, VPC, spread};
 pub use nodes::open;
 pub use paths::{Headroom, ours_local, ours_nodes};
 pub use pins::{PIN_ROOT, mount_pins};

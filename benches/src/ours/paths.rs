@@ -87,7 +87,11 @@ pub fn ours_nodes(fabric: &Fabric, cpu: usize, headroom: Headroom) -> Result<Pat
         Headroom::Reserved => "ours with headroom",
     };
     let path = Path::new(name, pods, cpu, vec![Box::new(between)])?;
-    Ok(path.with_check(move || only_the_fast_way(&dataplanes)))
+    let mut programs = Vec::new();
+    for dataplane in &dataplanes {
+        programs.extend(dataplane.links().context("our links")?.iter().map(|link| link.program));
+    }
+    Ok(path.with_programs(programs).with_check(move || only_the_fast_way(&dataplanes)))
 }
 
 /// A path that quietly took the VXLAN device, or dropped, would be another measurement.

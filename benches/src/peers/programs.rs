@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, Program};
 
 use crate::error::{Context, Error, Result};
+use crate::kernel::{self, Attachment};
 use crate::namespace::Namespace;
-use crate::tc::{self, Attachment};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/peers.bpf.o"));
 
@@ -77,20 +77,28 @@ impl PeerObject {
     /// Attaches a program to the ingress of a node's device.
     ///
     /// # Errors
-    /// As [`tc::attach`]; [`Error::Missing`] when the program was not loaded.
+    /// As [`kernel::attach`]; [`Error::Missing`] when the program was not loaded.
     pub fn attach(&mut self, node: &Namespace, program: &str, ifindex: u32) -> Result<()> {
         let found = self.program(program)?;
         let fd = found.as_fd();
-        let attachment = node.run(|| tc::attach(fd, ifindex))?;
+        let attachment = node.run(|| kernel::attach(fd, ifindex))?;
         self.attachments.push(attachment);
         Ok(())
+    }
+
+    /// The kernel's id of a loaded program.
+    ///
+    /// # Errors
+    /// As [`Self::program`]; [`Error::Bpf`] with the kernel's answer.
+    pub fn id(&self, name: &str) -> Result<u32> {
+        Program::id_from_fd(self.program(name)?.as_fd()).context(format!("the id of {name}"))
     }
 
     /// A loaded program.
     ///
     /// # Errors
     /// [`Error::Missing`] when there is none of that name.
-    pub fn program(&self, name: &str) -> Result<libbpf_rs::Program<'_>> {
+    pub fn program(&self, name: &str) -> Result<Program<'_>> {
         self.object
             .progs()
             .find(|p| p.name() == name && p.autoload())

@@ -11,7 +11,7 @@ use crate::peers::{Config, PeerObject, TwoNodes};
 /// What making and asking it can answer.
 pub fn wire(fabric: &Fabric, cpu: usize) -> Result<Path> {
     let nodes = TwoNodes::new(fabric)?;
-    let mut programs = Vec::new();
+    let (mut programs, mut ids) = (Vec::new(), Vec::new());
     for (here, there) in nodes.both_ways() {
         // Frames carry the far underlay device's address from the start: it takes them for its own.
         here.pod.behind_gateway(there.mac)?;
@@ -20,9 +20,11 @@ pub fn wire(fabric: &Fabric, cpu: usize) -> Result<Path> {
             let config = Config { ifindex: to, ..Config::default() };
             let mut object = PeerObject::load(&config, &[program])?;
             object.attach(&here.namespace, program, from)?;
+            ids.push(object.id(program)?);
             programs.push(object);
         }
     }
     let (pods, between) = nodes.into_pods();
-    Path::new("wire", pods, cpu, vec![Box::new(programs), Box::new(between)])
+    let path = Path::new("wire", pods, cpu, vec![Box::new(programs), Box::new(between)])?;
+    Ok(path.with_programs(ids))
 }

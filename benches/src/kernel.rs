@@ -1,0 +1,76 @@
+//! Three commands of the kernel that libbpf-rs does not wrap, or not for a program that it did not load.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use crate::error::{Context, Error, Result};
+
+/// A program attached to a device; dropping it detaches the program.
+pub type Attachment = OwnedFd;
+
+/// Attaches a program to the ingress of a device of the calling thread's network namespace.
+///
+/// # Errors
+/// [`Error::Io`] on a kernel without TCX (before 6.6) or without such a device.
+pub fn attach(program: BorrowedFd<'_>, ifindex: u32) -> Result<Attachment> {
+    let what = "attaching a program by TCX";
+    let target = i32::try_from(ifindex).map_err(|_| Error::Missing(format!("device {ifindex}")))?;
+    // SAFETY: both descriptors are plain numbers to the kernel, and no options are passed.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), target, libbpf_sys::BPF_TCX_INGRESS, std::ptr::null())
+    };
+    own(fd).context(what)
+}
+
+/// Lets the kernel count how often and how long programs run, until the answer is dropped.
+///
+/// # Errors
+/// [`Error::Io`] without the right to do so.
+pub fn count_run_time() -> Result<OwnedFd> {
+    // SAFETY: takes one number, answers a descriptor or a negative error.
+    let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+    own(fd).context("counting the run time of programs")
+}
+
+/// Where `struct __sk_buff` has `ifindex`, and how much of it a test run needs.
+const IFINDEX: usize = 40;
+const CONTEXT: usize = 192;
+
+/// Runs a program `repeat` times on a frame that seems to arrive on a device of the calling thread's network
+/// namespace; what one run leaves of the frame is the next one's. Answers what the last run returned, and the mean
+/// time of one.
+///
+/// # Errors
+/// [`Error::Io`] without such a device, or for a frame that is too short.
+pub fn test_run(program: BorrowedFd<'_>, ifindex: u32, frame: &[u8], repeat: u32) -> Result<(u32, Duration)> {
+    let mut context = [0_u8; CONTEXT];
+    if let Some(place) = context.get_mut(IFINDEX..IFINDEX + 4) {
+        place.copy_from_slice(&ifindex.to_ne_bytes());
+    }
+    let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: length(frame),
+        ctx_in: context.as_ptr().cast(),
+        ctx_size_in: length(&context),
+        repeat: i32::try_from(repeat).unwrap_or(i32::MAX),
+        ..Default::default()
+    };
+    // SAFETY: the options point to memory that outlives the call, with its true sizes, and ask for no output.
+    let status = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    if status < 0 {
+        return Err(io::Error::from_raw_os_error(-status)).context("running a program on a packet");
+    }
+    Ok((options.retval, Duration::from_nanos(options.duration.into())))
+}
+
+fn own(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the kernel made this descriptor for us just now, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
