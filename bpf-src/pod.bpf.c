@@ -338,8 +338,12 @@ int jn_pod_icmp(struct __sk_buff *skb)
 		goto drop;
 	reason = JN_ICMP_NO_FLOW;
 	jn_quote_turned(&quote, packet->key.key.scope, &turned);
-	if (!jn_quote_flow(context, &turned) && !jn_pod_router_quote(skb, context, interface, &quote))
-		goto drop;
+	/* A Pod speaks for itself only, or every Pod of a VPC could end the others' connections. */
+	if ((!(packet->flags & JN_PACKET_TRANSIT) && quote.destination != packet->key.key.source) ||
+	    !jn_quote_flow(context, &turned)) {
+		if (!jn_pod_router_quote(skb, context, interface, &quote))
+			goto drop;
+	}
 
 	context->verdict.slow = 1;
 	__builtin_memset(flow, 0, sizeof(*flow));

@@ -41,6 +41,8 @@ struct jn_packet {
 
 struct jn_context {
 	struct jn_verdict verdict;      /* first: user space reads it */
+	__u32 steps;                    /* behind it: the length of the trail */
+	__u32 vpc;
 	struct jn_packet packet;
 	struct jn_flow flow;            /* what emit goes by; a hit fills the first 64 bytes only */
 	struct jn_flow reverse;
@@ -52,12 +54,10 @@ struct jn_context {
 	struct jn_endpoint receiver;    /* overlay: who has the inner destination MAC */
 	struct jn_segment segment;      /* overlay: the VNI's */
 	__be32 receiver_address;
-	__u32 vpc;
 	__u32 found;                    /* enum jn_found */
 	__u32 odd;                      /* a generation read was odd */
 	__u32 epoch;                    /* as read before the generations */
 	__u32 mtu;                      /* of FRAGMENTATION_NEEDED */
-	__u32 steps;                    /* length of the trail */
 	__u8 quote[64];                 /* of an ICMP error */
 };
 

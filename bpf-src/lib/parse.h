@@ -161,10 +161,9 @@ static __always_inline int jn_parse_l4(const struct jn_ipv4 *ip, const void *end
 
 		if (packet->l4_length < sizeof(*icmp) || (const void *)(icmp + 1) > end)
 			return JN_MALFORMED;
-		if (icmp->type == ICMP_ECHO || icmp->type == ICMP_ECHO_REPLY) {
-			*ports = jn_ports_both(icmp->id);
+		*ports = jn_ports_both(icmp->id);
+		if (icmp->type == ICMP_ECHO || icmp->type == ICMP_ECHO_REPLY)
 			return JN_OK;
-		}
 		if (icmp->type != ICMP_UNREACHABLE && icmp->type != ICMP_TIME_EXCEEDED &&
 		    icmp->type != ICMP_PARAMETER_PROBLEM)
 			return JN_ICMP_TYPE;

@@ -23,7 +23,7 @@ fn same_subnet() {
         assert_eq!((forward.peer, reverse.peer), (keys[1], keys[0]));
         assert_eq!((forward.flags, reverse.flags), (EMBRYONIC, FLOW_REPLY | EMBRYONIC));
         for (flow, key, to, from) in [(forward, keys[0], b, a), (reverse, keys[1], a, b)] {
-            assert_eq!((flow.kind, flow.ifindex, flow.vtep.get()), (EGRESS_PEER as u8, to.ifindex, 0));
+            assert_eq!((flow.kind, flow.ifindex, flow.vtep.get()), (EGRESS_PEER, to.ifindex, 0));
             assert_eq!((flow.dmac, flow.smac, flow.ttl_decrement), (to.mac, from.mac, 0));
             assert_eq!((flow.vni, flow.mtu, flow.outer_port.get()), (FIRST, POD_MTU, 0));
             assert_eq!((flow.stamp, u32::from(flow.vpc_index)), (1234, RED_INDEX));

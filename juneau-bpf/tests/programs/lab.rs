@@ -16,14 +16,16 @@ use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
 use nix::unistd::Pid;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::packet::{Mac, Outer, Packet};
+use crate::packet::{Outer, Packet};
+use crate::run::Run;
+use crate::topology::Pod;
 
 pub const VTEP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub const OTHER_VTEP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 pub const THIRD_VTEP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
 /// The router towards the other nodes.
 pub const NEXT_HOP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
-pub const UNDERLAY_MAC: Mac = [2, 0, 0, 0, 0, 0x11];
+pub const UNDERLAY_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x11];
 
 pub const RED: u32 = 7;
 pub const BLUE: u32 = 8;
@@ -45,46 +47,9 @@ pub const UNSPEC: u32 = u32::MAX;
 
 static SKIPPED: AtomicU32 = AtomicU32::new(0);
 
-/// An endpoint of the lab.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pod {
-    pub name: &'static str,
-    pub vpc: u32,
-    pub vni: u32,
-    pub address: Ipv4Addr,
-    /// 0: on the other node.
-    pub ifindex: u32,
-    pub vtep: Ipv4Addr,
-    pub mac: Mac,
-    pub router: bool,
-}
-
-impl Pod {
-    pub fn at(self) -> (Mac, Ipv4Addr) {
-        (self.mac, self.address)
-    }
-
-    pub fn gateway_mac(self) -> Mac {
-        [2, 0xee, 0, 0, 0, self.vni as u8]
-    }
-
-    pub fn gateway(self) -> Ipv4Addr {
-        let [a, b, c, _] = self.address.octets();
-        Ipv4Addr::new(a, b, c, 1)
-    }
-
-    fn vpc_index(self) -> u16 {
-        (if self.vpc == RED { RED_INDEX } else { BLUE_INDEX }) as u16
-    }
-
-    fn table(self) -> u32 {
-        if self.vpc == RED { TABLE } else { BLUE_TABLE }
-    }
-}
-
 /// The object, loaded, with the lab's tables.
 pub struct Lab {
-    object: RefCell<Object>,
+    object: Object,
     maps: BTreeMap<String, MapHandle>,
     /// What to compare counters with.
     before: RefCell<Counts>,
@@ -95,16 +60,6 @@ pub struct Lab {
 
 /// Everything that counts packets: {hook, reason, answered}, and {VPC index, direction} with `u32::MAX` as hook.
 type Counts = BTreeMap<(u32, u32, u32), u64>;
-
-/// What a run gave.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
-    pub code: u32,
-    pub action: Action,
-    pub reason: Reason,
-    pub verdict: Verdict,
-    pub bytes: Vec<u8>,
-}
 
 /// How a lab differs from the usual one.
 #[derive(Debug, Clone, Copy, Default)]
@@ -202,12 +157,11 @@ impl Lab {
                 assert_eq!(value.len(), size_of::<Config>(), "the configuration is all there is in .rodata");
                 value.copy_from_slice(config.as_bytes());
             }
-            if let Some(other) = shared {
-                if !["jn_scratch", "jn_trail", "jn_tails"].contains(&name.as_str()) && !name.contains("data")
-                    || name == ".data.hot"
-                {
-                    map.reuse_fd(other.map(&name).as_fd()).unwrap();
-                }
+            let own = ["jn_scratch", "jn_trail", "jn_tails"].contains(&name.as_str())
+                || name.ends_with(".rodata")
+                || name.ends_with(".bss");
+            if let Some(other) = shared.filter(|_| !own) {
+                map.reuse_fd(other.map(&name).as_fd()).unwrap();
             }
         }
         let object = open.load().unwrap();
@@ -216,7 +170,7 @@ impl Lab {
                 .maps()
                 .map(|map| (map.name().to_string_lossy().into_owned(), MapHandle::try_from(&map).unwrap()))
                 .collect(),
-            object: object.into(),
+            object,
             before: Counts::new().into(),
             pods: Vec::new(),
             underlay,
@@ -224,137 +178,6 @@ impl Lab {
         };
         lab.pods = if let Some(other) = shared { other.pods.clone() } else { lab.tables() };
         lab
-    }
-
-    fn tables(&self) -> Vec<Pod> {
-        let mut number = 0;
-        let mut pod = |name, vpc, vni, address, device: &str, vtep| {
-            number += 1;
-            Pod {
-                name,
-                vpc,
-                vni,
-                address,
-                ifindex: if device.is_empty() { 0 } else { ifindex(device) },
-                vtep,
-                mac: [2, 0xaa, 0, 0, vpc as u8, number],
-                router: name == "router",
-            }
-        };
-        let (one, two) = (|host| Ipv4Addr::new(10, 0, 1, host), |host| Ipv4Addr::new(10, 0, 2, host));
-        let none = Ipv4Addr::UNSPECIFIED;
-        let pods = vec![
-            pod("a", RED, FIRST, one(10), "pod-a", none),
-            pod("b", RED, FIRST, one(11), "pod-b", none),
-            pod("c", RED, SECOND, two(12), "pod-c", none),
-            pod("router", RED, FIRST, one(20), "router", none),
-            pod("x", RED, FIRST, one(50), "", OTHER_VTEP),
-            pod("y", RED, SECOND, two(60), "", OTHER_VTEP),
-            pod("blue-a", BLUE, BLUE_FIRST, one(10), "blue-a", none),
-            pod("blue-x", BLUE, BLUE_FIRST, one(50), "", OTHER_VTEP),
-        ];
-        for pod in &pods {
-            self.program(*pod);
-        }
-        for (index, vpc) in [(RED_INDEX, RED), (BLUE_INDEX, BLUE)] {
-            let record = Vpc { vpc, flow_limit: 100, embryonic_limit: 50, icmp_limit: 5 };
-            self.put("jn_vpcs", &index, &record);
-        }
-        for vtep in [OTHER_VTEP, THIRD_VTEP] {
-            self.put("jn_vteps", &be32(vtep), &Vtep { next_hop: be32(NEXT_HOP), mtu: 1500, zero: 0 });
-        }
-        for (vni, vpc, vpc_index, third, table) in [
-            (FIRST, RED, RED_INDEX, 1, TABLE),
-            (SECOND, RED, RED_INDEX, 2, TABLE),
-            (BLUE_FIRST, BLUE, BLUE_INDEX, 1, BLUE_TABLE),
-        ] {
-            let segment = Segment {
-                vpc,
-                vpc_index: vpc_index as u16,
-                mtu: POD_MTU,
-                gateway: be32(Ipv4Addr::new(10, 0, third, 1)),
-                gateway_mac: [2, 0xee, 0, 0, 0, vni as u8],
-                prefix_length: 24,
-                zero: 0,
-                table,
-            };
-            self.put("jn_segments", &vni, &segment);
-            self.route(table, Ipv4Addr::new(10, 0, third, 0), 24, ROUTE_CONNECTED, None);
-        }
-        self.route(TABLE, Ipv4Addr::new(10, 9, 0, 0), 16, ROUTE_ENDPOINT, Some(one(20)));
-        self.route(TABLE, Ipv4Addr::new(10, 8, 0, 0), 16, ROUTE_TARGET_GONE, None);
-        self.route(TABLE, Ipv4Addr::new(10, 7, 0, 0), 16, ROUTE_ENDPOINT, Some(one(77)));
-        for direction in [0, 1] {
-            self.rule(IDENTITY_ANY, direction, 0, 0, POLICY_ALLOW);
-        }
-        pods
-    }
-
-    /// Writes the records of an endpoint.
-    pub fn program(&self, pod: Pod) {
-        let local = pod.ifindex != 0;
-        let flags = EP_POLICY_READY | if local { EP_LOCAL } else { 0 } | if pod.router { EP_ROUTER } else { 0 };
-        let endpoint = Endpoint {
-            flags,
-            ifindex: pod.ifindex,
-            vtep: be32(pod.vtep),
-            vni: pod.vni,
-            mac: pod.mac,
-            gateway_mac: pod.gateway_mac(),
-            mtu: POD_MTU,
-            kind: KIND_POD as u8,
-            identity: IDENTITY,
-            policy: 1,
-            table: pod.table(),
-            ..Endpoint::default()
-        };
-        self.put("jn_endpoints", &EndpointKey { vpc: pod.vpc, address: be32(pod.address) }, &endpoint);
-        if local {
-            self.put("jn_interfaces", &pod.ifindex, &self.interface(pod));
-            let mac = juneau_core::layout::Mac { address: be32(pod.address), ifindex: pod.ifindex };
-            self.put("jn_macs", &MacKey::new(pod.vni, pod.mac), &mac);
-        }
-    }
-
-    pub fn interface(&self, pod: Pod) -> Interface {
-        Interface {
-            vpc: pod.vpc,
-            vni: pod.vni,
-            table: pod.table(),
-            flags: EP_POLICY_READY | if pod.router { EP_ROUTER } else { 0 },
-            address: be32(pod.address),
-            gateway: be32(pod.gateway()),
-            mac: pod.mac,
-            gateway_mac: pod.gateway_mac(),
-            mtu: POD_MTU,
-            vpc_index: pod.vpc_index(),
-            kind: KIND_POD as u8,
-            prefix_length: 24,
-            identity: IDENTITY,
-            policy: 1,
-            ..Interface::default()
-        }
-    }
-
-    pub fn endpoint(&self, pod: Pod) -> Endpoint {
-        self.get("jn_endpoints", &EndpointKey { vpc: pod.vpc, address: be32(pod.address) }).unwrap()
-    }
-
-    pub fn put_endpoint(&self, pod: Pod, record: &Endpoint) {
-        self.put("jn_endpoints", &EndpointKey { vpc: pod.vpc, address: be32(pod.address) }, record);
-    }
-
-    pub fn route(&self, table: u32, address: Ipv4Addr, length: u8, kind: u32, next_hop: Option<Ipv4Addr>) {
-        let route = Route { kind, vni: 0, next_hop: be32(next_hop.unwrap_or(Ipv4Addr::UNSPECIFIED)), zero: 0 };
-        self.put("jn_routes", &RouteKey::new(table, address, length), &route);
-    }
-
-    pub fn rule_key(&self, peer: u32, direction: u8, protocol: u8, port: u16) -> PolicyKey {
-        PolicyKey { identity: IDENTITY, policy: 1, peer, direction, protocol, port: port.into() }
-    }
-
-    pub fn rule(&self, peer: u32, direction: u8, protocol: u8, port: u16, action: u32) {
-        self.put("jn_policies", &self.rule_key(peer, direction, protocol, port), &Policy { action, rule: 9 });
     }
 
     pub fn pod(&self, name: &str) -> Pod {
@@ -448,8 +271,7 @@ impl Lab {
 
     /// The programs' names, and how many instructions the verifier walked through.
     pub fn programs(&self) -> Vec<(String, u32)> {
-        let object = self.object.borrow();
-        object
+        self.object
             .progs()
             .map(|program| {
                 let path = format!("/proc/thread-self/fdinfo/{}", program.as_fd().as_raw_fd());
@@ -462,26 +284,44 @@ impl Lab {
 
     /// One packet, and the check that it counted exactly once, where its verdict says.
     pub fn run(&self, program: &str, ifindex: u32, gso_size: u32, packet: &[u8]) -> Run {
+        *self.before.borrow_mut() = self.counts();
+        let run = self.unaccounted(program, ifindex, gso_size, packet);
+        self.accounted(&run);
+        run
+    }
+
+    /// A packet that is explained: it counts nowhere.
+    pub fn dry(&self, program: &str, ifindex: u32, packet: &[u8]) -> Run {
+        let before = self.counts();
+        let run = self.unaccounted(program, ifindex, 0, packet);
+        assert_eq!(self.counts(), before);
+        run
+    }
+
+    /// The steps of the explanation.
+    pub fn trail(&self) -> Vec<Step> {
+        let scratch = self.map("jn_scratch").lookup_percpu(&[0; 4], MapFlags::ANY).unwrap().unwrap();
+        let steps = u32::read_from_bytes(&scratch[0][32..36]).unwrap();
+        (0..steps).map(|index| self.get("jn_trail", &index).unwrap()).collect()
+    }
+
+    fn unaccounted(&self, program: &str, ifindex: u32, gso_size: u32, packet: &[u8]) -> Run {
         let cleared = [0xee_u8; 32];
         let mut scratch = self.map("jn_scratch").lookup_percpu(&[0; 4], MapFlags::ANY).unwrap().unwrap();
         for cpu in &mut scratch {
             cpu[..32].copy_from_slice(&cleared);
         }
         self.map("jn_scratch").update_percpu(&[0; 4], &scratch, MapFlags::ANY).unwrap();
-        *self.before.borrow_mut() = self.counts();
-
         let (code, bytes, _) = self.repeat(program, ifindex, gso_size, packet, 1);
         let scratch = self.map("jn_scratch").lookup_percpu(&[0; 4], MapFlags::ANY).unwrap().unwrap();
         let verdict = Verdict::read_from_bytes(&scratch[0][..32]).unwrap();
-        let run = Run {
+        Run {
             code,
             action: Action::from_number(verdict.action).unwrap(),
             reason: Reason::from_number(verdict.reason).unwrap(),
             verdict,
             bytes,
-        };
-        self.accounted(&run);
-        run
+        }
     }
 
     fn accounted(&self, run: &Run) {
@@ -533,8 +373,7 @@ impl Lab {
             repeat,
             ..ProgramInput::default()
         };
-        let object = self.object.borrow_mut();
-        let program = object.progs_mut().find(|p| p.name().to_string_lossy() == program).unwrap();
+        let program = self.object.progs_mut().find(|p| p.name().to_string_lossy() == program).unwrap();
         let output = program.test_run(input).unwrap();
         (output.return_value, output.data.unwrap().to_vec(), output.duration)
     }
@@ -579,52 +418,6 @@ impl Lab {
             source_port: ports.0.into(),
             destination_port: ports.1.into(),
         }
-    }
-}
-
-impl Run {
-    #[track_caller]
-    pub fn dropped(&self, reason: Reason) {
-        assert_eq!((self.action, self.reason), (Action::Drop, reason), "{:?}", self.verdict);
-    }
-
-    #[track_caller]
-    pub fn answered(&self, reason: Reason) {
-        assert_eq!((self.action, self.reason), (Action::Answer, reason), "{:?}", self.verdict);
-        assert_eq!(self.verdict.answered, 1);
-    }
-
-    #[track_caller]
-    pub fn passed(&self) {
-        assert_eq!((self.action, self.reason), (Action::Pass, Reason::Ok), "{:?}", self.verdict);
-    }
-
-    /// Delivered into a Pod of this node.
-    #[track_caller]
-    pub fn delivered(&self, pod: Pod) -> &Self {
-        assert_eq!((self.action, self.reason), (Action::Peer, Reason::Ok), "{:?}", self.verdict);
-        assert_eq!((self.verdict.ifindex, self.verdict.vni), (pod.ifindex, 0));
-        self
-    }
-
-    #[track_caller]
-    pub fn encapsulated(&self, vni: u32) -> &Self {
-        assert_eq!((self.action, self.reason), (Action::Encap, Reason::Ok), "{:?}", self.verdict);
-        assert_eq!((ipv4(self.verdict.vtep), self.verdict.vni, self.verdict.ifindex), (OTHER_VTEP, vni, 0));
-        self
-    }
-
-    #[track_caller]
-    pub fn by_device(&self, vni: u32) -> &Self {
-        assert_eq!((self.action, self.reason), (Action::Device, Reason::Ok), "{:?}", self.verdict);
-        assert_eq!((ipv4(self.verdict.vtep), self.verdict.vni, self.verdict.ifindex), (OTHER_VTEP, vni, 0));
-        self
-    }
-
-    #[track_caller]
-    pub fn slow(&self, slow: bool) -> &Self {
-        assert_eq!(self.verdict.slow != 0, slow, "{:?}", self.verdict);
-        self
     }
 }
 

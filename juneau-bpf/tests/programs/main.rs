@@ -2,11 +2,19 @@
 //!
 //! What a test run cannot show needs real devices: redirects that happen, VLAN tags and tunnel keys in metadata,
 //! pending checksums, packets that are encapsulated already.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod answers;
 mod early;
+mod explain;
 mod flows;
+mod fragments;
 mod lab;
 mod load;
+mod overlay;
 mod packet;
+mod routers;
+mod run;
 mod speed;
+mod topology;
