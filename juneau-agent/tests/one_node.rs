@@ -7,20 +7,14 @@ use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::time::Duration;
 use support::agent::Node;
-use support::{Pod, in_node, run};
+use support::{Pod, in_node, lonely_underlay};
 
 const SHORT: Duration = Duration::from_millis(800);
-
-/// The node's underlay: nobody is at its other end.
-fn underlay() {
-    run("ip link add up0 type veth peer name up1 && ip link set up0 up && ip link set up1 up");
-    run("ip addr add 192.168.77.11/24 dev up0");
-}
 
 #[test]
 fn pods_reach_their_own_tenant_only() {
     in_node(|| {
-        underlay();
+        lonely_underlay();
         let node = Node::new("node-1");
         let agent = node.start().ready();
         let pods: Vec<(&str, &str, Pod)> =

@@ -100,6 +100,8 @@ pub(crate) struct Engine {
     /// The objects were read whole at least once, and everything was applied and bumped once after it.
     synced: bool,
     problems: Problems,
+    /// Devices changed in a way that may change tables.
+    dirty: bool,
     failpoints: Failpoints,
     retry: Option<Instant>,
     retry_wait: Duration,
@@ -136,6 +138,7 @@ impl Engine {
             complete: false,
             synced: false,
             problems: Problems::default(),
+            dirty: false,
             failpoints: failpoint::from_environment(),
             retry: None,
             retry_wait: RETRY.0,

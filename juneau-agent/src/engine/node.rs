@@ -9,7 +9,6 @@ use juneau_bpf::{AttachPoint, Dataplane, NodeConfig};
 use juneau_core::compile::UnderlayPath;
 use juneau_core::model::Problem;
 use juneau_core::tables::TablesMut;
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -22,25 +21,25 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Forgets routes, which may have changed. Neighbours are kept.
-    pub(super) fn forget(&mut self) {
-        self.found.clear();
-    }
-
-    /// Finds the ways to these nodes that are not known yet.
+    /// Finds the ways to these nodes: those that are not known yet, or, as routes may have changed, `all` of them. Nodes
+    /// that are not named are forgotten. Whether anything is other than before.
     pub(super) async fn find(
         &mut self,
         netlink: &Netlink,
         vteps: impl Iterator<Item = Ipv4Addr>,
-    ) -> Result<(), NetError> {
-        let vteps: BTreeSet<Ipv4Addr> = vteps.collect();
-        self.found.retain(|vtep, _| vteps.contains(vtep));
+        all: bool,
+    ) -> Result<bool, NetError> {
+        let mut found = BTreeMap::new();
         for vtep in vteps {
-            if let Entry::Vacant(unknown) = self.found.entry(vtep) {
-                unknown.insert(netlink.way_to(vtep).await?);
-            }
+            let way = match self.found.get(&vtep) {
+                Some(way) if !all => *way,
+                _ => netlink.way_to(vtep).await?,
+            };
+            found.insert(vtep, way);
         }
-        Ok(())
+        let changed = found != self.found;
+        self.found = found;
+        Ok(changed)
     }
 
     /// Paths over this device, for the compiler.
@@ -97,27 +96,16 @@ impl Engine {
     }
 
     /// Looks at devices and takes over what changed: Pods, underlay, load. What cannot be done now is a problem and is
-    /// tried again.
+    /// tried again; what runs goes on with the underlay that it has.
     pub(super) async fn prepare_node(&mut self) {
-        let outcome = self.prepare_underlay().await;
-        let ready = match outcome {
+        match self.prepare_underlay().await {
             Ok(config) => {
                 self.problems.set(Finder::Underlay, []);
-                Some(config)
+                let problems = self.prepare_programs(config);
+                self.problems.set(Finder::Programs, problems);
+                self.guard_port();
             }
-            // What runs goes on with the underlay that it has.
-            Err(problem) => {
-                self.problems.set(Finder::Underlay, [problem]);
-                self.plan_retry();
-                None
-            }
-        };
-        if let Some(config) = ready {
-            let problems = self.prepare_programs(config);
-            if problems.iter().any(|problem| problem.object != CGROUP) {
-                self.plan_retry();
-            }
-            self.problems.set(Finder::Programs, problems);
+            Err(problem) => self.problems.set(Finder::Underlay, [problem]),
         }
     }
 
@@ -146,8 +134,8 @@ impl Engine {
         };
         if self.underlay.as_ref() != Some(&found) {
             tracing::info!(device = %found.device, address = %found.address, mtu = found.mtu, "underlay");
-            self.ways.forget();
             self.underlay = Some(found);
+            self.dirty = true;
         }
         Ok(config)
     }
@@ -155,6 +143,7 @@ impl Engine {
     /// Takes over Pods from devices, and removes devices of ours that belong to nobody.
     async fn adopt_pods(&mut self, links: &[Link]) {
         let seen = self.pods.adopt(links);
+        self.dirty |= seen.changed;
         for (index, name) in seen.leftovers {
             tracing::info!(device = %name, "deleting a device that an interrupted attachment left");
             if let Err(error) = self.netlink.delete_link(index).await {
@@ -182,13 +171,23 @@ impl Engine {
         for (_, pod) in self.pods.iter() {
             check(dataplane.attach_pod(&pod.name, pod.ifindex.get()));
         }
-        let cgroup = self.options.cgroup.clone().map_or_else(cgroup::root, Ok);
-        match cgroup.map(|path| dataplane.attach_cgroup(&path)) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => problems.push(cgroup_problem(&error.to_string())),
-            Err(message) => problems.push(cgroup_problem(&message)),
-        }
         problems
+    }
+
+    /// Keeps sockets of the node from the overlay's port.
+    fn guard_port(&mut self) {
+        let Some(dataplane) = &self.dataplane else { return };
+        let path = self.options.cgroup.clone().map_or_else(cgroup::root, Ok);
+        let outcome = path
+            .and_then(|path| dataplane.attach_cgroup(&path).map_err(|error| format!("{}: {error}", path.display())));
+        let problem = outcome.err().map(|message| {
+            Problem::new(
+                "cgroup",
+                format!("sockets of this node are not kept from the overlay's port: {message}"),
+                "mount cgroup2, or name its directory with --cgroup",
+            )
+        });
+        self.problems.set(Finder::Cgroup, problem);
     }
 
     /// Loads the programs as a new generation and hands every attachment over to it.
@@ -260,8 +259,6 @@ impl Engine {
         }
         if problems.is_empty() {
             self.ways.neighbours = wanted;
-        } else {
-            self.plan_retry();
         }
         self.problems.set(Finder::Neighbours, problems);
     }
@@ -275,23 +272,16 @@ impl Engine {
         self.keep_neighbours().await;
     }
 
-    /// Plans another look, later each time.
+    /// Plans another look if something failed, later each time.
     pub(super) fn plan_retry(&mut self) {
-        if self.retry.is_none() {
+        if !self.problems.transient() {
+            self.retry = None;
+            self.retry_wait = RETRY.0;
+        } else if self.retry.is_none() {
             self.retry = Some(Instant::now() + self.retry_wait);
             self.retry_wait = (self.retry_wait * 2).min(RETRY.1);
         }
     }
-}
-
-const CGROUP: &str = "cgroup";
-
-fn cgroup_problem(message: &str) -> Problem {
-    Problem::new(
-        CGROUP,
-        format!("sockets of this node are not kept from the overlay's port: {message}"),
-        "mount cgroup2, or name its directory with --cgroup",
-    )
 }
 
 pub(super) fn bpf_problem(object: &str, error: &juneau_bpf::Error) -> Problem {

@@ -7,14 +7,20 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Who found a problem. Each replaces its own problems only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Finder {
-    /// Reading and understanding objects.
+    /// Listing the directory.
+    Directory,
+    /// Understanding objects.
     Objects,
     /// The underlay and the VXLAN device.
     Underlay,
     /// Loading and attaching programs.
     Programs,
+    /// Keeping the node's sockets from the overlay's port.
+    Cgroup,
     /// Programs of others in front of ours.
     Chain,
+    /// Finding the underlay's ways to other nodes.
+    Ways,
     /// Compiling objects to tables.
     Compile,
     /// Writing tables.
@@ -48,8 +54,18 @@ impl Problems {
 
     /// Those that keep the node from being ready.
     pub(super) fn blocking(&self) -> impl Iterator<Item = &Problem> {
-        let blocking = [Finder::Underlay, Finder::Programs, Finder::Tables];
-        self.found.iter().filter(move |(finder, _)| blocking.contains(finder)).flat_map(|(_, problems)| problems)
+        self.by(&[Finder::Underlay, Finder::Programs, Finder::Tables])
+    }
+
+    /// Whether something failed that may succeed when it is tried again, without any object changing.
+    pub(super) fn transient(&self) -> bool {
+        let finders = [Finder::Directory, Finder::Underlay, Finder::Programs, Finder::Tables, Finder::Neighbours];
+        self.by(&finders).next().is_some()
+    }
+
+    fn by<'a>(&'a self, finders: &[Finder]) -> impl Iterator<Item = &'a Problem> {
+        let finders = finders.to_vec();
+        self.found.iter().filter(move |(finder, _)| finders.contains(finder)).flat_map(|(_, problems)| problems)
     }
 
     /// How many there are.

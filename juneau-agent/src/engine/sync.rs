@@ -2,11 +2,11 @@
 
 use super::node::bpf_problem;
 use super::problems::Finder;
-use super::{Engine, Instant, RETRY, apply};
+use super::{Engine, Instant, apply};
 use crate::pod::{INTERFACE, Subject};
 use crate::protocol::Attachment;
 use juneau_api::normalise::normalise;
-use juneau_bpf::Dataplane;
+use juneau_bpf::{AttachPoint, Dataplane};
 use juneau_core::compile::{NodeContext, compile};
 use juneau_core::id::{VpcId, VpcIndex};
 use juneau_core::model::{Attachments, Problem};
@@ -27,12 +27,15 @@ impl Engine {
         self.apply(seen).await;
     }
 
-    /// Devices, addresses or routes may have changed.
+    /// Devices, addresses or routes may have changed. Our own attaching makes most of these events, so nothing is
+    /// computed unless something is other than before.
     pub(super) async fn network_changed(&mut self) {
         let seen = Instant::now();
-        self.ways.forget();
         self.prepare_node().await;
-        self.apply(seen).await;
+        self.find_ways(true).await;
+        if self.dirty {
+            self.apply(seen).await;
+        }
     }
 
     /// Something failed before.
@@ -40,6 +43,7 @@ impl Engine {
         let seen = Instant::now();
         self.read_objects();
         self.prepare_node().await;
+        self.find_ways(true).await;
         self.apply(seen).await;
     }
 
@@ -48,12 +52,13 @@ impl Engine {
         let seen = Instant::now();
         self.files.renew();
         self.read_objects();
-        self.ways.forget();
         self.prepare_node().await;
+        self.find_ways(true).await;
         self.read_back();
         self.apply(seen).await;
         self.check_neighbours().await;
         self.remove_unknown_pods().await;
+        self.remove_stale_pins();
         self.look_at_chains();
     }
 
@@ -70,6 +75,7 @@ impl Engine {
                 self.read = true;
                 self.model = model;
                 self.problems.set(Finder::Objects, snapshot.problems.into_iter().chain(problems));
+                self.problems.set(Finder::Directory, []);
             }
             Err(error) => {
                 let problem = Problem::new(
@@ -77,8 +83,7 @@ impl Engine {
                     error.to_string(),
                     "make it a directory that the agent may read; what was read before stays in force",
                 );
-                self.problems.set(Finder::Objects, [problem]);
-                self.plan_retry();
+                self.problems.set(Finder::Directory, [problem]);
             }
         }
     }
@@ -101,39 +106,53 @@ impl Engine {
         }
     }
 
+    /// Finds the ways to other nodes, new ones or `all`.
+    async fn find_ways(&mut self, all: bool) {
+        let others = self.model.nodes.iter().filter(|(name, _)| **name != self.options.node);
+        let vteps: BTreeSet<Ipv4Addr> = others
+            .filter_map(|(_, node)| match node.internal_ip {
+                IpAddr::V4(address) => Some(address),
+                IpAddr::V6(_) => None,
+            })
+            .collect();
+        match self.ways.find(&self.netlink, vteps.into_iter(), all).await {
+            Ok(changed) => {
+                self.dirty |= changed;
+                let names: BTreeMap<IpAddr, &String> =
+                    self.model.nodes.iter().map(|(name, node)| (node.internal_ip, name)).collect();
+                let name = |vtep: Ipv4Addr| {
+                    names.get(&IpAddr::V4(vtep)).map_or_else(|| vtep.to_string(), |name| (*name).clone())
+                };
+                let problems = self.underlay.as_ref().map(|underlay| self.ways.problems(underlay, name));
+                self.problems.set(Finder::Ways, problems.unwrap_or_default());
+            }
+            Err(error) => self.problems.set(Finder::Ways, [super::node::net_problem(error)]),
+        }
+    }
+
     /// Computes the tables and writes what differs; `seen` is when the reason for it was seen.
     pub(super) async fn apply(&mut self, seen: Instant) {
-        let Some(underlay) = self.underlay.clone() else { return };
+        self.find_ways(false).await;
+        self.compile_and_write(seen);
+        self.keep_neighbours().await;
+        self.plan_retry();
+    }
+
+    fn compile_and_write(&mut self, seen: Instant) {
+        let Some(underlay) = &self.underlay else { return };
         if !self.read || self.dataplane.is_none() {
             return;
         }
-        let others = self.model.nodes.iter().filter(|(name, _)| **name != self.options.node);
-        let vteps = others.filter_map(|(_, node)| match node.internal_ip {
-            IpAddr::V4(address) => Some(address),
-            IpAddr::V6(_) => None,
-        });
-        let vteps: BTreeSet<Ipv4Addr> = vteps.collect();
-        let mut problems = Vec::new();
-        if let Err(error) = self.ways.find(&self.netlink, vteps.into_iter()).await {
-            problems.push(super::node::net_problem(error));
-        }
-        let names: BTreeMap<IpAddr, &String> =
-            self.model.nodes.iter().map(|(name, node)| (node.internal_ip, name)).collect();
-        problems.extend(self.ways.problems(&underlay, |vtep| {
-            names.get(&IpAddr::V4(vtep)).map_or_else(|| vtep.to_string(), |name| (*name).clone())
-        }));
-
+        self.dirty = false;
         let mtu = u16::try_from(underlay.mtu).unwrap_or(u16::MAX);
         let mut node = NodeContext::new(&self.options.node, underlay.address, mtu);
-        node.paths = self.ways.paths(&underlay);
+        node.paths = self.ways.paths(underlay);
         node.vpc_indices = vpc_indices(&self.mirror);
         node.capacities = self.capacities();
         let attachments = self.attachments();
-        let (wanted, compile_problems) = compile(&self.model, &node, &attachments);
-        problems.extend(compile_problems);
+        let (wanted, problems) = compile(&self.model, &node, &attachments);
         self.problems.set(Finder::Compile, problems);
         self.write(&wanted, seen);
-        self.keep_neighbours().await;
     }
 
     /// Writes the difference between the mirror and `wanted`, then moves the generations that rest on it.
@@ -143,7 +162,6 @@ impl Engine {
             (Ok(tables), Ok(generations)) => (tables, generations),
             (Err(error), _) | (_, Err(error)) => {
                 self.problems.set(Finder::Tables, [bpf_problem("tables", &error)]);
-                self.plan_retry();
                 return;
             }
         };
@@ -157,16 +175,12 @@ impl Engine {
             problems.push(bpf_problem("map jn_generations", error));
         }
         self.counts.applies += 1;
+        // A full table does not mend itself by another start: what could be written is in force.
+        self.synced |= moved.is_ok();
         if problems.is_empty() {
-            self.retry = None;
-            self.retry_wait = RETRY.0;
-            self.synced = true;
             self.counts.lag = seen.elapsed();
         } else {
             self.counts.failures += 1;
-            self.plan_retry();
-            // A full table does not mend itself by another start: what could be written is in force.
-            self.synced |= moved.is_ok();
         }
         if applied.held == 0 {
             self.adopted = None;
@@ -246,6 +260,28 @@ impl Engine {
             match self.remove_device(ifindex, &name).await {
                 Ok(()) => self.pods.remove(&subject),
                 Err(error) => tracing::warn!(pod = %subject, %error, "cannot remove the interface"),
+            }
+        }
+    }
+
+    /// Removes pins of attachments whose device is gone.
+    fn remove_stale_pins(&self) {
+        let Some(dataplane) = &self.dataplane else { return };
+        let links = match dataplane.links() {
+            Ok(links) => links,
+            Err(error) => {
+                tracing::warn!(%error, "cannot list attachments of programs");
+                return;
+            }
+        };
+        for link in links {
+            let AttachPoint::Pod(name) = &link.point else { continue };
+            if self.pods.iter().any(|(_, pod)| pod.name == *name) {
+                continue;
+            }
+            tracing::info!(device = %name, "removing the pin of a Pod's interface that is gone");
+            if let Err(error) = dataplane.detach(&link.point) {
+                tracing::warn!(device = %name, %error, "cannot remove the pin");
             }
         }
     }

@@ -90,6 +90,13 @@ impl Node {
         Agent { node: self, child: Some(child) }
     }
 
+    /// An agent in the namespaces of another thread.
+    pub fn start_in(&self, place: &Pod) -> Agent<'_> {
+        let mut command = self.command();
+        let child = place.run(move || command.spawn().unwrap());
+        Agent { node: self, child: Some(child) }
+    }
+
     pub fn ask<T: DeserializeOwned>(&self, method: &Method) -> Result<T, CallError> {
         call(&self.socket(), method, Duration::from_secs(20))
     }

@@ -17,15 +17,25 @@ use std::time::Duration;
 pub fn in_node(test: impl FnOnce() + Send + 'static) {
     assert!(nix::unistd::geteuid().is_root(), "this test makes namespaces: run it as root");
     let thread = std::thread::Builder::new().name("node".into()).spawn(|| {
-        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).unwrap();
-        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).unwrap();
-        mount(Some("bpf"), "/sys/fs/bpf", Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();
-        run("ip link set lo up");
+        become_node();
         test();
     });
     if let Err(panic) = thread.unwrap().join() {
         std::panic::resume_unwind(panic);
     }
+}
+
+fn become_node() {
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).unwrap();
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).unwrap();
+    mount(Some("bpf"), "/sys/fs/bpf", Some("bpf"), MsFlags::empty(), None::<&str>).unwrap();
+    run("ip link set lo up");
+}
+
+/// This node's end of an underlay on which nobody else is.
+pub fn lonely_underlay() {
+    run("ip link add up0 type veth peer name up1 && ip link set up0 up && ip link set up1 up");
+    run("ip addr add 192.168.77.11/24 dev up0");
 }
 
 /// A network namespace held by a thread.
@@ -37,12 +47,21 @@ pub struct Pod {
 
 impl Pod {
     pub fn new() -> Self {
+        Self::made_by(|| unshare(CloneFlags::CLONE_NEWNET).unwrap())
+    }
+
+    /// Another node: mounts and a bpffs of its own as well.
+    pub fn node() -> Self {
+        Self::made_by(become_node)
+    }
+
+    fn made_by(make: impl FnOnce() + Send + 'static) -> Self {
         let (jobs, queue) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (ready, path) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("pod".into())
             .spawn(move || {
-                unshare(CloneFlags::CLONE_NEWNET).unwrap();
+                make();
                 let netns =
                     PathBuf::from(format!("/proc/{}/task/{}/ns/net", std::process::id(), nix::unistd::gettid()));
                 ready.send(netns).unwrap();
