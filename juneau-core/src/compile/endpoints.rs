@@ -1,14 +1,14 @@
 //! Who is where: endpoints, and for those of this node interfaces, MAC addresses and Subnets.
 
-use super::{Compilation, NodeContext, POLICY_GENERATION, Segments, endpoints_of, ipv4_of};
+use super::{Compilation, POLICY_GENERATION, Segments, endpoints_of, ipv4_of};
 use crate::id::{MacAddr, Vni, VpcId, VpcIndex};
 use crate::layout::{
     self, Be32, EP_LOCAL, EP_POLICY_READY, EP_ROUTER, EndpointKey, Interface, KIND_POD, Mac, MacKey, Segment, be32,
     endpoint_generation,
 };
-use crate::model::{Attachments, Endpoint, Model, Problem, RouteTarget, Subnet};
+use crate::model::{Endpoint, Model, Problem, RouteTarget, Subnet};
 use core::net::{IpAddr, Ipv4Addr};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Where an endpoint is.
 enum Place {
@@ -29,17 +29,24 @@ struct Placed<'m> {
     place: Place,
 }
 
-impl Compilation<'_> {
+impl<'a> Compilation<'a> {
     /// Endpoints of the VPCs with a number. Yields the Subnets with one on this node.
     pub(super) fn endpoints(&mut self, vpcs: &BTreeMap<VpcId, VpcIndex>) -> Segments {
         let model = self.model;
-        let pods = pod_numbers(model, vpcs);
+        let vteps = self.vteps_of_nodes();
+        let pods = PodNumbers::new(vpcs.keys().flat_map(|vpc| endpoints_of(model, *vpc)));
         let routers = routers(model, vpcs);
         let mut segments = Segments::new();
-        let mut macs: BTreeSet<(Vni, MacAddr)> = BTreeSet::new();
+        let mut records = Vec::new();
+        let mut macs: HashSet<(Vni, MacAddr)> = HashSet::new();
+        let mut stray: BTreeSet<&str> = self.attachments.keys().map(String::as_str).collect();
         for (vpc, index) in vpcs {
+            macs.clear();
             for endpoint in endpoints_of(model, *vpc) {
-                let placed = place(model, self.node, self.attachments, endpoint).and_then(|placed| {
+                if endpoint.node == self.node.name {
+                    stray.remove(endpoint.name.as_str());
+                }
+                let placed = self.place(endpoint, &vteps).and_then(|placed| {
                     if macs.insert((endpoint.subnet, endpoint.mac)) {
                         return Ok(placed);
                     }
@@ -57,35 +64,80 @@ impl Compilation<'_> {
                     }
                 };
                 let router = routers.contains(&(*vpc, endpoint.address));
-                let pod = pods.get(endpoint.pod.as_str()).copied().unwrap_or_default();
-                let record = self.record(endpoint, &placed, router, pod);
+                let record = self.record(endpoint, &placed, router, pods.get(&endpoint.pod));
                 let key = EndpointKey { vpc: vpc.get(), address: placed.address };
-                if !matches!(placed.place, Place::There(_)) {
-                    segments.insert(endpoint.subnet);
-                }
                 match placed.place {
-                    Place::Waiting => {}
                     Place::There(_) => {
-                        self.tables.endpoints.insert(key, record);
+                        records.push((key, record));
+                        continue;
                     }
+                    Place::Waiting => {}
                     Place::Here(ifindex) if self.tables.interfaces.contains_key(&ifindex) => self.problem(
                         endpoint,
                         format!("interface {ifindex} is another endpoint's"),
                         "detach one of the two, and attach it again",
                     ),
                     Place::Here(ifindex) => {
+                        records.push((key, record));
                         self.tables.interfaces.insert(ifindex, interface(&record, key, &placed, *index));
-                        self.tables.endpoints.insert(key, record);
                         let mac = Mac { address: placed.address, ifindex };
                         self.tables.macs.insert(MacKey::new(record.vni, record.mac), mac);
                     }
                 }
+                segments.insert(endpoint.subnet);
             }
         }
+        // Built at once, which is several times faster than one by one.
+        self.tables.endpoints = records.into_iter().collect();
         for vni in &segments {
             self.segment(*vni, vpcs);
         }
+        self.stray_attachments(&stray);
         segments
+    }
+
+    /// The other nodes' addresses; nodes without one that can be used are left out.
+    fn vteps_of_nodes(&self) -> HashMap<&'a str, Ipv4Addr> {
+        let others = self.model.nodes.iter().filter_map(|(name, node)| match node.internal_ip {
+            IpAddr::V4(address) if address != self.node.vtep => Some((name.as_str(), address)),
+            _ => None,
+        });
+        others.collect()
+    }
+
+    /// Where an endpoint is, and what of its Subnet goes into its record; else a message and a remedy.
+    fn place(
+        &self,
+        endpoint: &Endpoint,
+        vteps: &HashMap<&str, Ipv4Addr>,
+    ) -> Result<Placed<'a>, (String, &'static str)> {
+        let subnet =
+            self.model.subnets.get(&endpoint.subnet).filter(|subnet| subnet.vpc == endpoint.vpc).ok_or_else(|| {
+                (format!("VPC {} has no Subnet with VNI {}", endpoint.vpc, endpoint.subnet), "create it")
+            })?;
+        let (Some((prefix_length, gateway)), IpAddr::V4(address)) = (ipv4_of(subnet), endpoint.address) else {
+            return Err((format!("{} is IPv6, which is not programmed yet", endpoint.address), "use an IPv4 Subnet"));
+        };
+        if !subnet.prefix.contains(&endpoint.address) {
+            return Err((
+                format!("{address} is outside Subnet/{} ({})", subnet.name, subnet.prefix),
+                "give it an address of its Subnet",
+            ));
+        }
+        let place = if endpoint.node == self.node.name {
+            self.attachments
+                .get(&endpoint.name)
+                .map_or(Place::Waiting, |attachment| Place::Here(attachment.ifindex.get()))
+        } else {
+            let vtep = vteps.get(endpoint.node.as_str()).ok_or_else(|| {
+                (
+                    format!("Node/{} has no InternalIP that can be used", endpoint.node),
+                    "give the node an IPv4 InternalIP of its own, or correct spec.nodeName",
+                )
+            })?;
+            Place::There(*vtep)
+        };
+        Ok(Placed { subnet, prefix_length, gateway, address: be32(address), place })
     }
 
     fn problem(&mut self, endpoint: &Endpoint, message: String, remedy: &str) {
@@ -143,35 +195,27 @@ impl Compilation<'_> {
         self.tables.segments.insert(vni.get(), segment);
     }
 
-    /// What is attached here without being described is closed; say so.
-    pub(super) fn stray_attachments(&mut self) {
-        let described: BTreeMap<&str, &Endpoint> = self
-            .model
-            .endpoints
-            .values()
-            .filter(|endpoint| self.attachments.contains_key(&endpoint.name))
-            .map(|endpoint| (endpoint.name.as_str(), endpoint))
-            .collect();
-        let mut problems = Vec::new();
-        for name in self.attachments.keys() {
-            match described.get(name.as_str()) {
-                None => problems.push(Problem::new(
-                    format!("NetworkEndpoint/{name}"),
+    /// What is attached here without being described as here is closed; say so.
+    fn stray_attachments(&mut self, names: &BTreeSet<&str>) {
+        for name in names {
+            let object = format!("NetworkEndpoint/{name}");
+            let problem = match self.model.endpoints.values().find(|endpoint| endpoint.name == *name) {
+                Some(endpoint) if endpoint.node != self.node.name => Problem::new(
+                    object,
+                    format!("is attached to this node, but is on Node/{}; it reaches nothing", endpoint.node),
+                    "set spec.nodeName to the node that the Pod runs on",
+                )
+                .at(&endpoint.origin),
+                // Its VPC has no number, which is told there.
+                Some(_) => continue,
+                None => Problem::new(
+                    object,
                     "is attached to this node, but does not exist or cannot be used; it reaches nothing",
                     "create it, or mend what is wrong with it",
-                )),
-                Some(endpoint) if endpoint.node != self.node.name => problems.push(
-                    Problem::new(
-                        format!("NetworkEndpoint/{name}"),
-                        format!("is attached to this node, but is on Node/{}; it reaches nothing", endpoint.node),
-                        "set spec.nodeName to the node that the Pod runs on",
-                    )
-                    .at(&endpoint.origin),
                 ),
-                Some(_) => {}
-            }
+            };
+            self.problems.push(problem);
         }
-        self.problems.append(&mut problems);
     }
 }
 
@@ -205,43 +249,6 @@ fn interface(record: &layout::Endpoint, key: EndpointKey, placed: &Placed<'_>, i
     }
 }
 
-/// Where an endpoint is, and what of its Subnet goes into its record; else a message and a remedy.
-fn place<'m>(
-    model: &'m Model,
-    node: &NodeContext,
-    attachments: &Attachments,
-    endpoint: &Endpoint,
-) -> Result<Placed<'m>, (String, &'static str)> {
-    let subnet = model
-        .subnets
-        .get(&endpoint.subnet)
-        .filter(|subnet| subnet.vpc == endpoint.vpc)
-        .ok_or_else(|| (format!("VPC {} has no Subnet with VNI {}", endpoint.vpc, endpoint.subnet), "create it"))?;
-    let (Some((prefix_length, gateway)), IpAddr::V4(address)) = (ipv4_of(subnet), endpoint.address) else {
-        return Err((format!("{} is IPv6, which is not programmed yet", endpoint.address), "use an IPv4 Subnet"));
-    };
-    if !subnet.prefix.contains(&endpoint.address) {
-        return Err((
-            format!("{address} is outside Subnet/{} ({})", subnet.name, subnet.prefix),
-            "give it an address of its Subnet",
-        ));
-    }
-    let place = if endpoint.node == node.name {
-        attachments.get(&endpoint.name).map_or(Place::Waiting, |attachment| Place::Here(attachment.ifindex.get()))
-    } else {
-        match model.nodes.get(&endpoint.node).map(|node| node.internal_ip) {
-            Some(IpAddr::V4(vtep)) if vtep != node.vtep => Place::There(vtep),
-            _ => {
-                return Err((
-                    format!("Node/{} has no InternalIP that can be used", endpoint.node),
-                    "give the node an IPv4 InternalIP of its own, or correct spec.nodeName",
-                ));
-            }
-        }
-    };
-    Ok(Placed { subnet, prefix_length, gateway, address: be32(address), place })
-}
-
 /// Endpoints that an endpoint route of their VPC names, whichever table it stands in.
 fn routers(model: &Model, vpcs: &BTreeMap<VpcId, VpcIndex>) -> BTreeSet<(VpcId, IpAddr)> {
     let tables = model.tables.values().filter(|table| vpcs.contains_key(&table.vpc));
@@ -254,25 +261,41 @@ fn routers(model: &Model, vpcs: &BTreeMap<VpcId, VpcIndex>) -> BTreeSet<(VpcId, 
         .collect()
 }
 
-/// A number for each Pod: a hash of its uid, so that it does not move when others come and go. Of two with one hash,
-/// the later by uid takes the next number.
-fn pod_numbers<'m>(model: &'m Model, vpcs: &BTreeMap<VpcId, VpcIndex>) -> BTreeMap<&'m str, u32> {
-    let uids: BTreeSet<&str> = vpcs
-        .keys()
-        .flat_map(|vpc| endpoints_of(model, *vpc))
-        .map(|endpoint| endpoint.pod.as_str())
-        .filter(|uid| !uid.is_empty())
-        .collect();
-    let mut taken = BTreeSet::from([0]);
-    let mut numbers = BTreeMap::new();
-    for uid in uids {
-        let mut number = fnv1a(uid);
-        while !taken.insert(number) {
-            number = number.wrapping_add(1);
+/// A number for each Pod: a hash of its uid, so that it does not move when others come and go. Of several with one
+/// hash, the first by uid has it; the others are given numbers that nobody's hash is.
+struct PodNumbers<'m> {
+    others: BTreeMap<&'m str, u32>,
+}
+
+impl<'m> PodNumbers<'m> {
+    fn new(endpoints: impl Iterator<Item = &'m Endpoint>) -> Self {
+        let mut pods: Vec<(u32, &str)> = endpoints.map(|endpoint| (fnv1a(&endpoint.pod), &*endpoint.pod)).collect();
+        pods.sort_unstable();
+        pods.dedup();
+        let holds = |number: u32| pods.binary_search_by_key(&number, |(hash, _)| *hash).is_ok();
+        let mut others = BTreeMap::new();
+        let mut given = BTreeSet::from([0]);
+        for (position, (hash, uid)) in pods.iter().enumerate() {
+            let is_first = position.checked_sub(1).and_then(|before| pods.get(before)).is_none_or(|(h, _)| h != hash);
+            if is_first && *hash != 0 {
+                continue;
+            }
+            let mut number = *hash;
+            while holds(number) || !given.insert(number) {
+                number = number.wrapping_add(1);
+            }
+            others.insert(*uid, number);
         }
-        numbers.insert(uid, number);
+        Self { others }
     }
-    numbers
+
+    /// The number of the Pod with this uid; 0 without a uid.
+    fn get(&self, uid: &str) -> u32 {
+        if uid.is_empty() {
+            return 0;
+        }
+        self.others.get(uid).copied().unwrap_or_else(|| fnv1a(uid))
+    }
 }
 
 /// FNV-1a in 32 bits.

@@ -57,7 +57,6 @@ impl Compilation<'_> {
         let segments = self.endpoints(&vpcs);
         self.routes(&segments);
         self.policies();
-        self.stray_attachments();
         self.check_capacities();
     }
 
