@@ -62,7 +62,7 @@ enum LogFormat {
 #[derive(Debug, Args)]
 struct ClientArgs {
     /// The agent's socket.
-    #[arg(long, value_name = "PATH", default_value = crate::options::SOCKET)]
+    #[arg(long, value_name = "PATH", env = "JUNEAU_AGENT_SOCKET", default_value = crate::options::SOCKET)]
     socket: PathBuf,
     /// Form of the answer.
     #[arg(short, long, value_enum, value_name = "FORM", default_value_t = Output::Table)]
