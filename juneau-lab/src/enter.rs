@@ -27,7 +27,13 @@ pub struct Enter {
     /// Mount namespace
     #[arg(long)]
     pub mount: Option<PathBuf>,
+    /// The socket at which the node's agent answers, for its debug commands
+    #[arg(long)]
+    pub agent_socket: Option<PathBuf>,
 }
+
+/// The variable by which `juneau-agent` finds the agent that it should ask.
+const AGENT_SOCKET: &str = "JUNEAU_AGENT_SOCKET";
 
 impl Enter {
     /// A node's namespaces.
@@ -38,13 +44,14 @@ impl Enter {
             net: Some(node.netns.clone()),
             cgroup_namespace: node.cgroup.is_some().then(|| node.holder.namespace("cgroup")),
             mount: Some(node.holder.namespace("mnt")),
+            agent_socket: Some(node.socket.clone()),
         }
     }
 
     /// A Pod's network namespace.
     #[must_use]
     pub fn pod(pod: &Pod) -> Self {
-        Self { cgroup: pod.cgroup.clone(), net: Some(pod.netns.clone()), cgroup_namespace: None, mount: None }
+        Self { cgroup: pod.cgroup.clone(), net: Some(pod.netns.clone()), ..Self::default() }
     }
 
     /// The arguments with which `juneau-lab enter` does this.
@@ -55,6 +62,7 @@ impl Enter {
             ("--net", &self.net),
             ("--cgroup-namespace", &self.cgroup_namespace),
             ("--mount", &self.mount),
+            ("--agent-socket", &self.agent_socket),
         ];
         let given = parts.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?)));
         given.flat_map(|(name, path)| [OsString::from(name), path.clone().into()]).collect()
@@ -86,7 +94,12 @@ impl Enter {
             // Entering a mount namespace leads to its root; a directory that is not there is no loss.
             std::env::set_current_dir(directory).ok();
         }
-        let source = Command::new(program).args(arguments).env("PATH", search_path(paths)).exec();
+        let mut child = Command::new(program);
+        child.args(arguments).env("PATH", search_path(paths));
+        if let Some(socket) = &self.agent_socket {
+            child.env(AGENT_SOCKET, socket);
+        }
+        let source = child.exec();
         Err(LabError::Io { what: format!("running {}", program.display()), source })
     }
 }

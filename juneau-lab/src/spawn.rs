@@ -36,7 +36,8 @@ pub fn start(paths: &Paths, log: &str, arguments: &[OsString], until_ready: bool
     let what = || format!("starting {} {}", program.display(), arguments[0].display());
     let mut command = Command::new(&program);
     command.arg("--state-dir").arg(paths.dir()).args(arguments).env("PATH", search_path(paths)).current_dir("/");
-    command.stdin(Stdio::null()).stderr(file.try_clone().context(what)?);
+    // Logs are files: no colours.
+    command.env("NO_COLOR", "1").stdin(Stdio::null()).stderr(file.try_clone().context(what)?);
     // A group of its own: an interrupt at the terminal is not meant for it.
     command.process_group(0);
     if until_ready {

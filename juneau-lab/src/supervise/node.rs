@@ -13,6 +13,7 @@ use crate::{namespace, underlay};
 use juneau_agent::protocol::Status;
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// An agent that ran so long did not fail at its start.
@@ -69,6 +70,12 @@ impl Node {
     }
 }
 
+/// What a log ends with.
+fn last_line(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("(no log)").to_owned()
+}
+
 impl Supervisor {
     pub(super) fn remove_unwanted_nodes(&mut self) {
         let wanted = &self.wanted.nodes;
@@ -123,8 +130,10 @@ impl Supervisor {
         }
         if node.agent.is_none() {
             if Instant::now() < node.not_before {
-                let until = node.not_before;
-                self.wait_for(format!("the agent of node {name} to be started again"), Some(until));
+                let (until, failures) = (node.not_before, node.failures);
+                let last = last_line(&self.paths.log(name));
+                let what = format!("the agent of node {name}, which ended at once {failures} times: {last}");
+                self.wait_for(what, Some(until));
                 return Ok(());
             }
             let started = Self::start_agent(&self.paths, name, &node.state(&self.paths, name))?;
