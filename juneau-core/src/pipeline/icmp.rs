@@ -15,11 +15,10 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
     /// An error that a Pod sends: routed to its destination without a record of its own.
     pub(super) fn pod_icmp_error(&mut self, interface: &Interface, parsed: &Parsed) -> Result<Outcome, Stop> {
         let quoted = quote(self.packet.frame, parsed)?;
-        // A Pod speaks for itself only, or every Pod of a VPC could end the others' connections.
-        let transit = parsed.key.scope & SCOPE_TRANSIT != 0;
-        let own = transit || quoted.destination == parsed.key.source;
-        let known = own && self.quoted_flow(&turned(&quoted, parsed))?.is_some();
-        if !known && !self.is_routed_here(interface, &quoted)? {
+        // A Pod speaks for itself alone; else every Pod of a VPC could end the others' connections.
+        let for_itself = parsed.transit || quoted.destination == parsed.key.source;
+        let about_own = for_itself && self.quoted_flow(&turned(&quoted, parsed))?.is_some();
+        if !about_own && !self.is_routed_here(interface, &quoted)? {
             return Err(Stop::Drop(Reason::IcmpNoFlow));
         }
         self.slow = true;

@@ -166,26 +166,33 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         target: &Target,
         flow: &Flow,
     ) -> PathResult<(FlowKey, Flow)> {
-        let reverse = Flow {
-            kind: EGRESS_PEER,
-            ifindex: self.packet.ifindex,
-            vni: interface.vni,
-            mtu: interface.mtu,
-            dmac: interface.mac,
+        let unresolved = Flow {
             vpc_index: flow.vpc_index,
             epoch: flow.epoch,
             generation: flow.generation,
             value: flow.value,
             ..Flow::default()
         };
+        let reverse = Flow {
+            kind: EGRESS_PEER,
+            ifindex: self.packet.ifindex,
+            vni: interface.vni,
+            mtu: interface.mtu,
+            dmac: interface.mac,
+            ..unresolved
+        };
         let answer = parsed.key.reversed();
-        if self.is_local(interface.vpc, parsed.key.destination)? {
-            let smac = if flow.ttl_decrement == 0 { target.endpoint.mac } else { interface.gateway_mac };
-            let reverse = Flow { ttl_decrement: flow.ttl_decrement, smac, ..reverse };
-            Ok((answer.in_scope(interface.vpc, 0), reverse))
-        } else {
-            Ok((answer.in_scope(interface.vni, SCOPE_OVERLAY), Flow { vtep: flow.vtep, ..reverse }))
+        if !self.is_local(interface.vpc, parsed.key.destination)? {
+            let reverse = Flow { vtep: flow.vtep, ..reverse };
+            return Ok((answer.in_scope(interface.vni, SCOPE_OVERLAY), reverse));
         }
+        let key = answer.in_scope(interface.vpc, 0);
+        if !target.connected {
+            // Behind a router: the answer goes by its sender's own routes, which may lead through the router, too.
+            return Ok((key, unresolved));
+        }
+        let smac = if flow.ttl_decrement == 0 { target.endpoint.mac } else { interface.gateway_mac };
+        Ok((key, Flow { ttl_decrement: flow.ttl_decrement, smac, ..reverse }))
     }
 
     fn is_local(&self, vpc: u32, address: Be32) -> PathResult<bool> {
