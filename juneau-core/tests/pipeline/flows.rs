@@ -46,10 +46,9 @@ fn apply(net: &mut Net, node: usize, change: impl FnOnce(&mut Tables)) {
 }
 
 fn deny_ingress(tables: &mut Tables) {
-    for peer in [IDENTITY_ANY] {
-        let key = PolicyKey { identity: A.identity(), policy: 1, peer, direction: INGRESS, ..PolicyKey::default() };
-        tables.policies.remove(&key);
-    }
+    let key =
+        PolicyKey { identity: A.identity(), policy: 1, peer: IDENTITY_ANY, direction: INGRESS, ..PolicyKey::default() };
+    tables.policies.remove(&key);
 }
 
 #[test]

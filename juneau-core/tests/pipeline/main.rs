@@ -8,4 +8,5 @@ mod exits;
 mod flows;
 mod fragments;
 mod icmp;
+mod properties;
 mod routers;
