@@ -129,28 +129,34 @@ drop:
 	return jn_drop(skb, context, JN_HOOK_POD, reason);
 }
 
-/* The record for the answers to a new flow: by where the destination is. */
+/*
+ * The record for the answers to a new flow: by where the destination is. Behind a router the answer goes by the routes
+ * of who sends it, which may lead through the router, too.
+ */
 static __always_inline void jn_pod_reverse(struct __sk_buff *skb, struct jn_context *context,
-					   const struct jn_interface *interface, const struct jn_side *destination)
+					   const struct jn_interface *interface, const struct jn_side *destination,
+					   int connected)
 {
 	struct jn_flow *reverse = &context->reverse;
 	const struct jn_flow *flow = &context->flow;
 
 	__builtin_memset(reverse, 0, sizeof(*reverse));
 	jn_reverse_share(context);
+	if (destination->flags & JN_EP_LOCAL) {
+		jn_reverse_key(context, interface->vpc);
+		if (!connected)
+			return;
+		reverse->ttl_decrement = flow->ttl_decrement;
+		jn_mac_copy(reverse->smac, flow->ttl_decrement ? interface->gateway_mac : context->target.mac);
+	} else {
+		jn_reverse_key(context, interface->vni | JN_SCOPE_OVERLAY);
+		reverse->vtep = flow->vtep;
+	}
 	reverse->kind = JN_EGRESS_PEER;
 	reverse->ifindex = skb->ifindex;
 	reverse->vni = interface->vni;
 	reverse->mtu = interface->mtu;
 	jn_mac_copy(reverse->dmac, interface->mac);
-	if (destination->flags & JN_EP_LOCAL) {
-		reverse->ttl_decrement = flow->ttl_decrement;
-		jn_mac_copy(reverse->smac, flow->ttl_decrement ? interface->gateway_mac : context->target.mac);
-		jn_reverse_key(context, interface->vpc);
-	} else {
-		reverse->vtep = flow->vtep;
-		jn_reverse_key(context, interface->vni | JN_SCOPE_OVERLAY);
-	}
 }
 
 /* Decide: route and policy of a packet whose record is missing or does not fit, and its new record. */
@@ -223,7 +229,7 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 	if (flow->kind == JN_EGRESS_ENCAP)
 		flow->outer_port = jn_outer_port(&packet->key);
 	if (!transit && !jn_found_kept(context))
-		jn_pod_reverse(skb, context, interface, &other);
+		jn_pod_reverse(skb, context, interface, &other, connected);
 	return jn_commit(skb, context, JN_HOOK_POD, !transit);
 }
 
