@@ -230,7 +230,7 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 		flow->outer_port = jn_outer_port(&packet->key);
 	if (!transit && !jn_found_kept(context))
 		jn_pod_reverse(skb, context, interface, &other, connected);
-	return jn_commit(skb, context, JN_HOOK_POD, !transit);
+	return jn_commit(skb, JN_HOOK_POD, !transit);
 }
 
 /* Exits that a Pod is told about. */

@@ -190,8 +190,11 @@ static __always_inline int jn_commit_new(struct __sk_buff *skb, struct jn_contex
 }
 
 /* Puts the records of a decision into the table. `pair`: a new flow has two. */
-JN_ONCE int jn_commit(struct __sk_buff *skb, struct jn_context *context, __u32 hook, __u32 pair)
+JN_ONCE int jn_commit(struct __sk_buff *skb, __u32 hook, __u32 pair)
 {
+	/* Not an argument: 6.1 takes no key or value from memory that it knows only as a function's argument. */
+	struct jn_context *context = jn_context();
+
 	if (!context)
 		return JN_NO_CONTEXT;
 	if (jn_found_kept(context))

@@ -222,7 +222,7 @@ static __always_inline int jn_overlay_decided(struct __sk_buff *skb, struct jn_c
 	jn_step(context, JN_STAGE_DELIVER, flow->kind, flow->ifindex, flow->vtep, flow->vni, flow->mtu);
 	if (!through && !jn_found_kept(context))
 		jn_overlay_reverse(context, ifindex);
-	return jn_commit(skb, context, hook, !through);
+	return jn_commit(skb, hook, !through);
 }
 
 /*
