@@ -132,7 +132,8 @@ static __always_inline int jn_commit_new(struct __sk_buff *skb, struct jn_contex
 	__u32 embryonic = pair && (packet->protocol != IPPROTO_TCP || packet->tcp_flags & TCP_SYN);
 	struct jn_quota quota;
 	__u32 birth;
-	long error;
+	/* 32 bits: until 6.4 the upper half of what a map operation returns is not its sign. */
+	__s32 error;
 	int reason;
 
 	reason = jn_quota(&quota, flow->vpc_index, !reused, embryonic && !held);
