@@ -16,3 +16,8 @@ pub mod tables;
 pub mod testkit;
 pub mod time;
 pub mod verdict;
+
+/// The README's examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
