@@ -124,6 +124,12 @@ pub enum Error {
         /// The verifier's last words, if it spoke.
         log: String,
     },
+    /// Tables could not be copied from one ABI to another.
+    #[error("tables of another ABI: {source}")]
+    Tables {
+        /// Why.
+        source: juneau_core::tables::TableError,
+    },
     /// A map in memory and one in the kernel disagree about a bound.
     #[error("{what} {value} is out of range (limit {limit})")]
     OutOfRange {

@@ -19,6 +19,7 @@ mod private_load;
 mod sweep;
 mod sys;
 mod tables;
+mod takeover;
 #[cfg(test)]
 mod testing;
 
@@ -36,6 +37,7 @@ pub use private_flows::PrivateFlowTable;
 pub use private_load::{PrivateLoad, Run, TestPacket};
 pub use sweep::{Sweeper, Swept};
 pub use tables::KernelTables;
+pub use takeover::TakeOver;
 
 /// The object file that the build compiles from `bpf-src`: what [`Options::object`] is by default. Its type
 /// information describes every map and every value of the ABI.

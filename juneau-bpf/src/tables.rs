@@ -41,7 +41,11 @@ impl KernelTables {
     /// [`Error::ObjectLacks`] when a map is not pinned there, [`Error::WrongLayout`] when it is another, the kernel's.
     pub fn open(pin_root: &Path) -> Result<Self> {
         let root = PinRoot::open(pin_root)?;
-        let directory = root.abi(layout::ABI);
+        Self::pinned(&root, &root.abi(layout::ABI))
+    }
+
+    /// The tables that are pinned in a directory.
+    pub(crate) fn pinned(root: &PinRoot, directory: &Path) -> Result<Self> {
         let mut maps = Maps::new();
         for name in Table::ALL.iter().map(|table| table.map_name()).chain(["jn_interfaces_high"]) {
             if let Some(fd) = root.get(&directory.join(escape(name)))? {

@@ -128,3 +128,51 @@ fn clsact_where_there_is_no_tcx() {
         assert_eq!(sandbox.pins("links"), [""; 0]);
     });
 }
+
+#[test]
+fn a_program_of_somebody_else_ahead_of_ours_is_named() {
+    sandbox(|sandbox| {
+        let ifindex = sandbox.veth("pod0");
+        let dataplane = Dataplane::open(sandbox.options()).unwrap();
+        let point = AttachPoint::Pod("pod0".to_owned());
+        assert_eq!(dataplane.foreign_programs_ahead(&point).unwrap(), []);
+        dataplane.attach_pod("pod0", ifindex).unwrap();
+        assert_eq!(dataplane.foreign_programs_ahead(&point).unwrap(), []);
+        // Another node's agent is as foreign as anybody: it puts itself first, as ours did.
+        let mut options = sandbox.options();
+        options.pin_root = sandbox.bpffs.join("other");
+        let other = Dataplane::open(options).unwrap();
+        other.attach_pod("pod0", ifindex).unwrap();
+        let ahead = dataplane.foreign_programs_ahead(&point).unwrap();
+        let id = other.links().unwrap()[0].program;
+        assert_eq!(
+            ahead.iter().map(|program| (program.id, program.name.as_str())).collect::<Vec<_>>(),
+            [(id, "jn_pod")]
+        );
+        assert_eq!(other.foreign_programs_ahead(&point).unwrap(), [], "the one behind is no trouble");
+        other.remove().unwrap();
+        assert_eq!(dataplane.foreign_programs_ahead(&point).unwrap(), []);
+    });
+}
+
+#[test]
+fn maps_dump_with_the_names_of_their_fields() {
+    sandbox(|sandbox| {
+        let dataplane = Dataplane::open(sandbox.options()).unwrap();
+        common::node::program(&dataplane, &common::node::tables([7, 8]));
+        let dump = |map: &str| {
+            let id = dataplane.map_id(map).unwrap().to_string();
+            let output = std::process::Command::new("bpftool").args(["map", "dump", "id", &id]).output().unwrap();
+            assert!(output.status.success(), "{map}: {}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let endpoints = dump("jn_endpoints");
+        for field in ["vpc", "address", "flags", "ifindex", "gateway_mac", "identity", "zero2"] {
+            assert!(endpoints.contains(&format!("\"{field}\": ")), "{field} in {endpoints}");
+        }
+        for (map, field) in [("jn_policies", "direction"), ("jn_vpcs", "flow_limit"), ("jn_macs", "vni")] {
+            let text = dump(map);
+            assert!(text.contains(&format!("\"{field}\": ")), "{field} in {text}");
+        }
+    });
+}
