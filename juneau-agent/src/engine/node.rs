@@ -200,7 +200,7 @@ impl Engine {
         options.sizes = self.options.sizes();
         options.failpoints = self.failpoints.clone();
         let dataplane = Dataplane::open(options).map_err(|error| bpf_problem("programs", &error))?;
-        dataplane.adopt_links().map_err(|error| bpf_problem("programs", &error))?;
+        let taken = dataplane.take_over().map_err(|error| bpf_problem("programs", &error))?;
         if first {
             let tables = dataplane.tables().map_err(|error| bpf_problem("tables", &error))?;
             let held = tables
@@ -209,8 +209,16 @@ impl Engine {
             self.adopted = Some(held.clone());
             self.mirror = held;
         }
-        let retired = dataplane.retire_old_generations().map_err(|error| bpf_problem("programs", &error))?;
-        tracing::info!(load = %dataplane.load(), retired = retired.len(), "programs are loaded and run");
+        tracing::info!(
+            load = %dataplane.load(),
+            links = taken.links.len(),
+            flows = taken.copied,
+            retired = taken.retired.len(),
+            "programs are loaded and run"
+        );
+        for abi in taken.unreadable {
+            tracing::warn!(abi, "flows of another layout cannot be taken over; they begin anew");
+        }
         self.sweeper = Some(dataplane.sweeper().map_err(|error| bpf_problem("programs", &error))?);
         self.dataplane = Some(dataplane);
         self.config = Some(config);
