@@ -1,0 +1,370 @@
+//! Packets and changes of tables: mostly what Pods and nodes do, often what they should not.
+
+use core::net::Ipv4Addr;
+
+use juneau_core::flow::{TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
+use juneau_core::layout::{Be32, EP_POLICY_READY, POLICY_DENY, Policy, PolicyKey, ROUTE_TARGET_GONE, be32};
+use juneau_core::tables::Tables;
+use juneau_core::testkit::packets::{Frame, Layer4, arp_request, icmp_error, vxlan};
+use juneau_core::testkit::topology::{Pod, pods, vtep};
+use juneau_core::verdict::Hook;
+
+use crate::random::Random;
+
+/// A packet at a hook of node 0.
+#[derive(Debug, Clone)]
+pub struct Input {
+    pub hook: Hook,
+    pub ifindex: u32,
+    pub frame: Vec<u8>,
+    pub gso_size: u32,
+}
+
+/// A packet that was delivered: what answers and ICMP errors are about.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    pub from: Pod,
+    /// The Pod with the destination's address, if there is one.
+    pub to: Option<Pod>,
+    pub inner: Vec<u8>,
+    pub layer4: Layer4,
+    pub source: Ipv4Addr,
+    pub destination: Ipv4Addr,
+}
+
+const PORTS: [u16; 4] = [53, 80, 1111, 1112];
+const FLAGS: [u8; 12] = [
+    TCP_SYN,
+    TCP_SYN,
+    TCP_SYN | TCP_ACK,
+    TCP_ACK,
+    TCP_ACK,
+    TCP_ACK | 8,
+    TCP_FIN | TCP_ACK,
+    TCP_RST,
+    TCP_RST | TCP_ACK,
+    0,
+    TCP_SYN | TCP_FIN,
+    TCP_FIN,
+];
+const ODD_DESTINATIONS: [Ipv4Addr; 14] = [
+    Ipv4Addr::new(10, 0, 1, 1),
+    Ipv4Addr::new(10, 0, 2, 1),
+    Ipv4Addr::new(10, 0, 1, 99),
+    Ipv4Addr::new(10, 0, 1, 255),
+    Ipv4Addr::new(10, 9, 1, 1),
+    Ipv4Addr::new(10, 9, 2, 2),
+    Ipv4Addr::new(10, 8, 0, 1),
+    Ipv4Addr::new(172, 16, 0, 1),
+    Ipv4Addr::new(0, 0, 0, 1),
+    Ipv4Addr::new(127, 0, 0, 1),
+    Ipv4Addr::new(169, 254, 169, 254),
+    Ipv4Addr::new(224, 0, 0, 1),
+    Ipv4Addr::new(240, 0, 0, 1),
+    Ipv4Addr::BROADCAST,
+];
+
+fn layer4(random: &mut Random, sent: &[Sent]) -> Layer4 {
+    let (source, destination) = (random.pick(&PORTS), random.pick(&PORTS));
+    let payload = match random.below(12) {
+        0 => 1400 + random.below(120),
+        1 => 1422 + random.below(12),
+        2 => 700 + random.below(100),
+        _ => random.below(40),
+    };
+    match random.below(12) {
+        0..5 => Layer4::Tcp { source, destination, flags: random.pick(&FLAGS), payload },
+        5..8 => Layer4::Udp { source, destination, payload },
+        8 | 9 => Layer4::Icmp {
+            kind: random.pick(&[8, 8, 8, 0, 0, 5, 13]),
+            code: 0,
+            id: source,
+            sequence: 1,
+            payload: vec![7; payload],
+        },
+        10 if !sent.is_empty() => {
+            let about = &sent[random.below(sent.len())].inner;
+            icmp_error(random.pick(&[3, 3, 11, 12]), random.below(5) as u8, about)
+        }
+        _ => Layer4::Raw { protocol: random.pick(&[47, 50, 4, 2]), payload: vec![9; payload] },
+    }
+}
+
+fn vary(frame: &mut Frame, random: &mut Random) {
+    frame.ttl = random.pick(&[64, 64, 64, 64, 64, 2, 1, 0]);
+    frame.tos = random.pick(&[0, 0, 0, 2, 1, 3, 0xb8]);
+    frame.id = random.pick(&[1, 2, 3]);
+    frame.fragment = match random.below(14) {
+        0 | 1 => 0,
+        2 => 0x2000,
+        3 => 3,
+        4 => 0x2000 | 185,
+        5 => 185,
+        _ => 0x4000,
+    };
+}
+
+/// Breaks a frame from `start` on; often not at all.
+fn damage(frame: &mut Vec<u8>, start: usize, random: &mut Random) {
+    if random.chance(82) || frame.len() <= start + 14 {
+        return;
+    }
+    match random.below(9) {
+        0 => frame.truncate(start + 14 + random.below(frame.len() - start - 14)),
+        1 => frame.extend(vec![0xaa; random.below(20)]),
+        2 => {
+            let ethertype = random.pick(&[0x8100_u16, 0x88a8, 0x86dd, 0x8847, 0x0806]);
+            frame[start + 12..start + 14].copy_from_slice(&ethertype.to_be_bytes());
+        }
+        3 => frame[start + 14] = random.pick(&[0x46, 0x44, 0x65, 0x4f, 0x40]),
+        4 => {
+            let at = start + 6 + random.below(6);
+            frame[at] ^= 1 << random.below(8);
+        }
+        _ => {
+            let span = (frame.len() - start).min(62);
+            let at = start + random.below(span);
+            frame[at] = random.next() as u8;
+        }
+    }
+}
+
+fn destination(from: Pod, random: &mut Random) -> Ipv4Addr {
+    if random.chance(72) {
+        let all: Vec<Pod> = pods().into_iter().filter(|pod| pod.tenant == from.tenant).collect();
+        random.pick(&all).address()
+    } else {
+        random.pick(&ODD_DESTINATIONS)
+    }
+}
+
+fn arp(pod: Pod, random: &mut Random) -> Vec<u8> {
+    let target = match random.below(6) {
+        0 => pod.gateway(),
+        1 => Ipv4Addr::new(10, 0, pod.subnet, 2),
+        2 => pod.address(),
+        3 => Ipv4Addr::new(10, 0, pod.subnet, 77),
+        _ => Ipv4Addr::new(10, 0, random.pick(&[1, 2]), random.pick(&[10, 11, 20, 21, 30])),
+    };
+    let sender = random.pick(&[pod.address(), pod.address(), Ipv4Addr::UNSPECIFIED, Ipv4Addr::new(10, 0, 1, 66)]);
+    let mut frame = arp_request(pod.mac(), sender, target);
+    if random.chance(10) {
+        // A reply, or an operation that does not exist.
+        frame[21] = random.pick(&[2, 3]);
+    }
+    frame
+}
+
+/// A packet that a Pod of node 0 sends, and what it was about.
+pub fn from_pod(random: &mut Random, sent: &[Sent]) -> (Input, Option<Sent>) {
+    let local: Vec<Pod> = pods().into_iter().filter(|pod| pod.node() == 0).collect();
+    let pod = random.pick(&local);
+    let input = |frame, gso_size| Input { hook: Hook::Pod, ifindex: pod.ifindex(), frame, gso_size };
+    if random.chance(8) {
+        let mut frame = arp(pod, random);
+        damage(&mut frame, 0, random);
+        return (input(frame, 0), None);
+    }
+    let answer = sent.iter().rev().take(40).filter(|s| s.to == Some(pod)).nth(random.below(4));
+    let (source, destination, l4) = match answer {
+        Some(about) if random.chance(60) => (about.destination, about.source, turned_round(about, random)),
+        _ => (pod.address(), destination(pod, random), layer4(random, sent)),
+    };
+    let source = if pod == Pod::router(pod.tenant) && random.chance(60) || random.chance(2) {
+        random.pick(&[Ipv4Addr::new(10, 9, 1, 1), Ipv4Addr::new(10, 0, 1, 20), Ipv4Addr::new(224, 0, 0, 9)])
+    } else {
+        source
+    };
+    let mut frame = Frame::new(source, destination, l4.clone()).macs(pod.mac(), pod.gateway_mac());
+    vary(&mut frame, random);
+    let mut bytes = frame.build();
+    let to = pods().into_iter().find(|other| other.tenant == pod.tenant && other.address() == destination);
+    let about = Sent { from: pod, to, inner: bytes.clone(), layer4: l4, source, destination };
+    let gso_size = match (&about.layer4, to) {
+        (Layer4::Tcp { payload: 900.., .. }, Some(to)) if to.node() == 0 && random.chance(50) => 500,
+        _ => 0,
+    };
+    damage(&mut bytes, 0, random);
+    (input(bytes, gso_size), Some(about))
+}
+
+fn turned_round(about: &Sent, random: &mut Random) -> Layer4 {
+    match &about.layer4 {
+        Layer4::Tcp { source, destination, .. } => Layer4::Tcp {
+            source: *destination,
+            destination: *source,
+            flags: random.pick(&[TCP_SYN | TCP_ACK, TCP_ACK, TCP_FIN | TCP_ACK, TCP_RST]),
+            payload: random.below(30),
+        },
+        Layer4::Udp { source, destination, .. } => {
+            if random.chance(25) {
+                return icmp_error(3, 3, &about.inner);
+            }
+            Layer4::Udp { source: *destination, destination: *source, payload: random.below(30) }
+        }
+        Layer4::Icmp { id, .. } => Layer4::Icmp { kind: 0, code: 0, id: *id, sequence: 1, payload: vec![7; 8] },
+        other => other.clone(),
+    }
+}
+
+/// A packet at the underlay of node 0, and what it was about.
+pub fn from_underlay(ifindex: u32, mac: [u8; 6], random: &mut Random, sent: &[Sent]) -> (Input, Option<Sent>) {
+    let (here, there) = (vtep(0), vtep(1));
+    let input = |mut frame: Vec<u8>, hook| {
+        if frame.len() >= 6 {
+            frame[..6].copy_from_slice(&mac);
+        }
+        Input { hook, ifindex, frame, gso_size: 0 }
+    };
+    if random.chance(5) {
+        return (input(underlay_icmp(random), Hook::Overlay), None);
+    }
+    let all = pods();
+    let remote: Vec<Pod> = all.iter().copied().filter(|pod| pod.node() == 1).collect();
+    let from = random.pick(&remote);
+    let local: Vec<Pod> = all.iter().copied().filter(|pod| pod.node() == 0 && pod.tenant == from.tenant).collect();
+    let answer = sent.iter().rev().take(40).filter(|s| s.to == Some(from)).nth(random.below(4));
+    let (to, source, destination, l4) = match answer {
+        Some(about) if random.chance(60) => (about.from, about.destination, about.source, turned_round(about, random)),
+        _ => {
+            let to = random.pick(&local);
+            let odd = to == Pod::router(to.tenant) && random.chance(60) || random.chance(4);
+            let destination = if odd { destination(from, random) } else { to.address() };
+            let source = if random.chance(6) { Ipv4Addr::new(10, 9, 3, 3) } else { from.address() };
+            (to, source, destination, layer4(random, sent))
+        }
+    };
+    let source_mac = if from.vni() == to.vni() { from.mac() } else { to.gateway_mac() };
+    let mut frame = Frame::new(source, destination, l4.clone()).macs(source_mac, to.mac());
+    vary(&mut frame, random);
+    let mut inner = frame.build();
+    let about = Sent {
+        from,
+        to: all.into_iter().find(|pod| pod.tenant == from.tenant && pod.address() == destination),
+        inner: inner.clone(),
+        layer4: l4,
+        source,
+        destination,
+    };
+    damage(&mut inner, 0, random);
+    if random.chance(3) {
+        inner[0] ^= 0x10;
+    }
+    let vni = match random.below(20) {
+        0 => random.pick(&[101, 102, 201, 202]),
+        1 => 999,
+        _ => to.vni(),
+    };
+    let outer_source = if random.chance(4) { Ipv4Addr::new(192, 0, 2, 99) } else { there };
+    let mut outer = vxlan(outer_source, here, vni, random.pick(&[0, 0, 2, 3, 3]), &inner);
+    if random.chance(8) {
+        match random.below(7) {
+            // VXLAN flags, UDP length, outer fragment, another port, another node, options.
+            0 => outer[42] = random.pick(&[0, 0x0c, 0x18]),
+            1 => outer[38] ^= 1,
+            2 => outer[20] = random.pick(&[0x20, 0x01]),
+            3 => outer[37] ^= 1,
+            4 => outer[33] ^= 4,
+            5 => outer[14] = 0x46,
+            _ => outer.truncate(42 + random.below(30)),
+        }
+    }
+    damage(&mut outer, 0, random);
+    if random.chance(2) {
+        return (Input { hook: Hook::Overlay, ifindex, frame: outer, gso_size: 0 }, None);
+    }
+    if random.chance(2) {
+        return (input(inner, Hook::Vxlan), None);
+    }
+    (input(outer, Hook::Overlay), Some(about))
+}
+
+/// An ICMP error of the underlay, mostly 3/4 about our own tunnel.
+fn underlay_icmp(random: &mut Random) -> Vec<u8> {
+    let quoted = vxlan(vtep(0), vtep(1), 101, 0, &[0; 60]);
+    let mtu = random.pick(&[1400_u16, 1300, 626, 500, 0, 1500]);
+    let payload = quoted[14..14 + 28 - random.pick(&[0, 0, 0, 0, 9])].to_vec();
+    let kind = random.pick(&[3, 3, 3, 11]);
+    let code = random.pick(&[4, 4, 4, 1]);
+    let router = Ipv4Addr::new(192, 0, 2, 254);
+    let layer4 = Layer4::Icmp { kind, code, id: 0, sequence: mtu, payload };
+    let mut frame = Frame::new(router, vtep(0), layer4).build();
+    damage(&mut frame, 0, random);
+    frame
+}
+
+/// One change of what was decided, or back to the beginning.
+pub fn change(tables: &mut Tables, beginning: &Tables, random: &mut Random) {
+    if random.chance(35) {
+        *tables = beginning.clone();
+        return;
+    }
+    let pod = random.pick(&pods());
+    let key = juneau_core::layout::EndpointKey { vpc: pod.vpc(), address: be32(pod.address()) };
+    match random.below(12) {
+        0 => {
+            if let Some(interface) = tables.interfaces.get_mut(&pod.ifindex()) {
+                interface.flags ^= EP_POLICY_READY;
+            }
+            if let Some(endpoint) = tables.endpoints.get_mut(&key) {
+                endpoint.flags ^= EP_POLICY_READY;
+            }
+        }
+        1 => drop(tables.endpoints.remove(&key)),
+        2 => drop(tables.interfaces.remove(&pod.ifindex())),
+        3 => {
+            let keys: Vec<_> = tables.routes.keys().copied().collect();
+            if !keys.is_empty() {
+                tables.routes.remove(&random.pick(&keys));
+            }
+        }
+        4 => {
+            let keys: Vec<_> = tables.routes.keys().copied().collect();
+            if let Some(route) = tables.routes.get_mut(&random.pick(&keys)) {
+                route.kind = ROUTE_TARGET_GONE;
+            }
+        }
+        5 => {
+            let keys: Vec<_> = tables.policies.keys().copied().collect();
+            if !keys.is_empty() {
+                tables.policies.remove(&random.pick(&keys));
+            }
+        }
+        6 => {
+            let peer = random.pick(&[pod.identity(), juneau_core::layout::IDENTITY_ANY]);
+            let (protocol, port) = random.pick(&[(6, 80), (17, 53), (0, 0), (1, 0)]);
+            let direction = random.pick(&[juneau_core::layout::EGRESS, juneau_core::layout::INGRESS]);
+            let key = PolicyKey { identity: pod.identity(), policy: 1, peer, direction, protocol, port: port.into() };
+            tables.policies.insert(key, Policy { action: POLICY_DENY, rule: 9 });
+        }
+        7 => {
+            if random.chance(50) {
+                tables.vteps.clear();
+            } else if let Some(vtep) = tables.vteps.values_mut().next() {
+                vtep.mtu = random.pick(&[1500, 1400, 800]);
+            }
+        }
+        8 => {
+            for vpc in tables.vpcs.values_mut() {
+                vpc.flow_limit = random.pick(&[1000, 3, 0]);
+            }
+        }
+        9 => {
+            for vpc in tables.vpcs.values_mut() {
+                vpc.embryonic_limit = random.pick(&[500, 2]);
+                vpc.icmp_limit = random.pick(&[10, 1, 0]);
+            }
+        }
+        10 => drop(tables.segments.remove(&pod.vni())),
+        _ => {
+            // It moved to a node that nobody knows, or shrank its MTU.
+            if let Some(endpoint) = tables.endpoints.get_mut(&key) {
+                if endpoint.vtep == Be32::ZERO {
+                    endpoint.mtu = 800;
+                } else {
+                    endpoint.vtep = be32(Ipv4Addr::new(192, 0, 2, 50));
+                }
+            }
+        }
+    }
+}

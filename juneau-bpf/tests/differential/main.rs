@@ -1,0 +1,134 @@
+//! The BPF programs and the reference path, side by side: the same tables, the same packets, the same moments.
+//!
+//! After every packet the verdict, the bytes that leave and the counter that moved are compared, and every now and then
+//! all flow state, first fragments, path MTUs and counters. At the end every exit that a test run can reach must have
+//! been reached.
+//!
+//! `JUNEAU_DIFFERENTIAL_SECONDS` bounds the run (15 by default); `JUNEAU_DIFFERENTIAL_SEED` replays one session.
+//!
+//! What a test run cannot show, and real devices must: `gso_size` on encapsulation (`adjust_room` refuses), VLAN tags in
+//! metadata, tunnel keys, pending checksums, non-linear and encapsulated packets, frames shorter than their network
+//! header. Masked: births and epochs of entries, and the outer MAC addresses (the neighbour writes them).
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod compare;
+mod generate;
+mod random;
+mod world;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use juneau_core::verdict::{Hook, Reason};
+
+use crate::random::Random;
+use crate::world::World;
+
+/// Steps of a session: packets, changes of tables, leaps of the clock.
+const STEPS: u32 = 1500;
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
+}
+
+#[test]
+fn the_programs_do_what_the_reference_says() {
+    let limit = Duration::from_secs(variable("JUNEAU_DIFFERENTIAL_SECONDS").unwrap_or(15));
+    let replay = variable("JUNEAU_DIFFERENTIAL_SEED");
+    let start = Instant::now();
+    let mut reached = BTreeSet::new();
+    let mut sessions = 0;
+    let mut packets = 0;
+    while sessions < 2 || (replay.is_none() && start.elapsed() < limit) {
+        let seed = replay.unwrap_or(sessions);
+        let session = std::sync::Mutex::new(None);
+        common::sandbox(|sandbox| {
+            let mut random = Random::new(seed);
+            let mut world = World::new(&sandbox, &mut random);
+            for step in 0..STEPS {
+                world.step(step, seed, &mut random);
+            }
+            world.compare_state(seed);
+            *session.lock().unwrap() = Some((world.reached, world.packets));
+        });
+        // Without the rights for a sandbox the test has said so.
+        let Some((exits, count)) = session.into_inner().unwrap() else { return };
+        reached.extend(exits);
+        packets += count;
+        sessions += 1;
+        if replay.is_some() {
+            return;
+        }
+    }
+    eprintln!("differential: {sessions} sessions, {packets} packets, {} exits reached", reached.len());
+    let missing: Vec<_> = expected().into_iter().filter(|exit| !reached.contains(exit)).collect();
+    assert!(missing.is_empty(), "exits that no packet reached: {missing:?}");
+}
+
+/// Every exit of the hooks that a test run can reach, as {hook, reason, answered}.
+fn expected() -> Vec<(Hook, Reason, bool)> {
+    use Hook::{Overlay, Pod, Vxlan};
+    let silent = |hook, reasons: &[Reason]| reasons.iter().map(move |r| (hook, *r, false)).collect::<Vec<_>>();
+    let both = [
+        Reason::Ok,
+        Reason::Malformed,
+        Reason::Vlan,
+        Reason::Ethertype,
+        Reason::Ipv6,
+        Reason::Destination,
+        Reason::IpOptions,
+        Reason::PolicyNotReady,
+        Reason::PolicyIngress,
+        Reason::FragmentNoFirst,
+        Reason::FragmentMapFull,
+        Reason::TcpFlags,
+        Reason::IcmpType,
+        Reason::IcmpQuote,
+        Reason::IcmpNoFlow,
+        Reason::QuotaFlows,
+        Reason::QuotaEmbryonic,
+        Reason::FlowMapFull,
+    ];
+    let mut exits = silent(Pod, &both);
+    exits.extend(silent(Overlay, &both));
+    exits.extend(silent(
+        Pod,
+        &[
+            Reason::NoInterface,
+            Reason::SourceMac,
+            Reason::SourceAddress,
+            Reason::ArpSender,
+            Reason::ArpIgnored,
+            Reason::ArpUnknown,
+            Reason::PolicyEgress,
+            Reason::Gateway,
+        ],
+    ));
+    let answered = [
+        Reason::NoRoute,
+        Reason::RouteUnreachable,
+        Reason::NoEndpoint,
+        Reason::TtlExceeded,
+        Reason::FragmentationNeeded,
+    ];
+    for reason in answered {
+        exits.extend([(Pod, reason, true), (Pod, reason, false)]);
+    }
+    exits.push((Pod, Reason::ArpAnswered, true));
+    exits.extend(silent(
+        Overlay,
+        &[
+            Reason::VtepUnknown,
+            Reason::VniUnknown,
+            Reason::VxlanHeader,
+            Reason::OverlayDestination,
+            Reason::Ecn,
+            Reason::PmtuUpdate,
+        ],
+    ));
+    // Without a device there is no tunnel key.
+    exits.extend(silent(Vxlan, &[Reason::VxlanHeader]));
+    exits
+}

@@ -1,0 +1,222 @@
+//! Node 0 twice: in the kernel's maps and in memory.
+
+use std::collections::BTreeSet;
+
+use juneau_bpf::{
+    Counters, Dataplane, Flows, Generations, HotLine, KernelTables, NodeConfig, PrivateLoad, Sweeper, TestPacket,
+};
+use juneau_core::layout::GEN_MAX;
+use juneau_core::pipeline::{Generations as _, Limits, Packet, Pipeline};
+use juneau_core::tables::{Diff, Tables, TablesMut};
+use juneau_core::testkit::topology::{self, pods, vtep};
+use juneau_core::time::Now;
+use juneau_core::verdict::{Hook, Reason};
+
+use crate::common::{Sandbox, ip};
+use crate::compare;
+use crate::generate::{self, Input, Sent};
+use crate::random::Random;
+
+const UNDERLAY: u32 = 50;
+const UNDERLAY_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x50];
+
+/// See the module.
+pub struct World {
+    // Its pins live as long as this does.
+    _dataplane: Dataplane,
+    load: PrivateLoad,
+    kernel_tables: KernelTables,
+    kernel_generations: Generations,
+    hot: HotLine,
+    flows: Flows,
+    counters: Counters,
+    sweeper: Sweeper,
+    reference: Pipeline,
+    tables: Tables,
+    beginning: Tables,
+    suspended: Option<u32>,
+    now: Now,
+    sent: Vec<Sent>,
+    /// Exits that both sides agreed on.
+    pub reached: BTreeSet<(Hook, Reason, bool)>,
+    /// Packets that both sides saw.
+    pub packets: u64,
+}
+
+impl World {
+    pub fn new(sandbox: &Sandbox, random: &mut Random) -> Self {
+        for pod in pods().into_iter().filter(|pod| pod.node() == 0) {
+            let index = pod.ifindex();
+            ip(&format!("link add pod{index} index {index} type veth peer name peer{index}"));
+        }
+        ip(&format!("link add under index {UNDERLAY} address 02:00:00:00:00:50 type veth peer name over"));
+        // A full table is reached in some sessions and out of reach in others.
+        let entries = random.pick(&[16_u32, 40, 4096]);
+        let fragments = random.pick(&[2_u32, 64]);
+        let mut options = sandbox.options();
+        options.node =
+            NodeConfig { vtep: vtep(0), underlay_ifindex: UNDERLAY, vxlan_ifindex: UNDERLAY, vxlan_port: 4789 };
+        options.test_clock = true;
+        options.sizes.flows = Some(entries);
+        options.sizes.fragments = Some(fragments);
+        let dataplane = Dataplane::open(options).unwrap();
+        let mut config = topology::config(0);
+        config.seeds = dataplane.seeds();
+        let limits = Limits { flows: entries as usize, fragments: fragments as usize, pmtus: 256, ..Limits::default() };
+        let mut reference = Pipeline::new(config, &limits);
+        let kernel_generations = dataplane.generations().unwrap();
+        for slot in 0..GEN_MAX {
+            let number = kernel_generations.get(slot).unwrap();
+            if number != 0 {
+                reference.state.set_generation(slot, number);
+            }
+        }
+        let mut world = Self {
+            load: dataplane.test_load().unwrap(),
+            kernel_tables: dataplane.tables().unwrap(),
+            kernel_generations,
+            hot: dataplane.hot().unwrap(),
+            flows: dataplane.flows().unwrap(),
+            counters: dataplane.counters().unwrap(),
+            sweeper: dataplane.sweeper().unwrap(),
+            reference,
+            tables: Tables::default(),
+            beginning: topology::tables(0),
+            suspended: None,
+            now: Now { stamp: 1000, hz: dataplane.config().hz },
+            sent: Vec::new(),
+            reached: BTreeSet::new(),
+            packets: 0,
+            _dataplane: dataplane,
+        };
+        world.hot.set_clock(world.now.stamp).unwrap();
+        let beginning = world.beginning.clone();
+        world.apply(&beginning);
+        world
+    }
+
+    fn apply(&mut self, wanted: &Tables) {
+        self.resume();
+        let diff = Diff::between(&self.tables, wanted);
+        self.kernel_tables.apply_diff(&diff).unwrap();
+        self.kernel_generations.advance(diff.generations.iter().copied()).unwrap();
+        self.reference.apply(&diff).unwrap();
+        self.tables = wanted.clone();
+    }
+
+    /// A change that goes on: nothing is cached under its generation.
+    fn suspend(&mut self, random: &mut Random) {
+        self.resume();
+        let endpoints: Vec<u32> = self.tables.endpoints.values().map(|endpoint| endpoint.generation).collect();
+        if endpoints.is_empty() {
+            return;
+        }
+        let slot = random.pick(&endpoints);
+        self.kernel_generations.suspend([slot]).unwrap();
+        let number = self.reference.state.generation(slot).unwrap();
+        self.reference.state.set_generation(slot, number | 1);
+        self.suspended = Some(slot);
+    }
+
+    fn resume(&mut self) {
+        if let Some(slot) = self.suspended.take() {
+            self.kernel_generations.advance([slot]).unwrap();
+            let number = self.reference.state.generation(slot).unwrap();
+            self.reference.state.set_generation(slot, (number | 1).wrapping_add(1));
+        }
+    }
+
+    fn leap(&mut self, units: u32) {
+        self.now = self.now.later(units);
+        self.hot.set_clock(self.now.stamp).unwrap();
+    }
+
+    pub fn step(&mut self, step: u32, seed: u64, random: &mut Random) {
+        match random.below(100) {
+            0..4 => {
+                let mut wanted = self.tables.clone();
+                generate::change(&mut wanted, &self.beginning, random);
+                self.apply(&wanted);
+            }
+            4 => self.suspend(random),
+            5 => self.leap(random.pick(&[1, 1, 2, 16, 40, 700])),
+            6 if random.chance(15) => {
+                self.compare_state(seed);
+                self.expire();
+                self.compare_state(seed);
+            }
+            7..55 => {
+                let (input, about) = generate::from_pod(random, &self.sent);
+                self.packet(step, seed, &input, about);
+            }
+            _ => {
+                let (input, about) = generate::from_underlay(UNDERLAY, UNDERLAY_MAC, random, &self.sent);
+                self.packet(step, seed, &input, about);
+            }
+        }
+        if step % 100 == 99 {
+            self.compare_state(seed);
+        }
+    }
+
+    /// What is idle goes: in the kernel at two sweeps in a row, in memory at once.
+    fn expire(&mut self) {
+        self.sweeper.sweep(self.now).unwrap();
+        self.sweeper.sweep(self.now).unwrap();
+        self.reference.expire(self.now, usize::MAX);
+    }
+
+    fn packet(&mut self, step: u32, seed: u64, input: &Input, about: Option<Sent>) {
+        let packet = TestPacket {
+            gso_size: input.gso_size,
+            gso_segments: u32::from(input.gso_size != 0) * 3,
+            ..TestPacket::new(input.ifindex, &input.frame)
+        };
+        // The kernel refuses frames without a whole network header.
+        let Ok(run) = self.load.run(input.hook, &packet) else {
+            assert!(input.frame.len() < 34, "seed {seed} step {step}: {input:?}");
+            return;
+        };
+        let to_host = input.hook != Hook::Overlay || input.frame.starts_with(&UNDERLAY_MAC);
+        let outcome = self
+            .reference
+            .handle(
+                &Packet { gso_size: input.gso_size, to_host, ..Packet::new(input.hook, input.ifindex, &input.frame) },
+                self.now,
+            )
+            .unwrap();
+        if let Err(difference) = compare::packet(&run, &outcome) {
+            panic!(
+                "seed {seed} step {step}: {difference}\ninput {:?} ifindex {} gso {}\n  {}\nprograms  {:?}\n  {}\nreference {:?}\n  {}\ntrail {:?}",
+                input.hook,
+                input.ifindex,
+                input.gso_size,
+                compare::hex(&input.frame),
+                run.verdict.decode(),
+                compare::hex(&run.packet),
+                outcome.verdict,
+                compare::hex(&outcome.frame),
+                outcome.trail,
+            );
+        }
+        self.packets += 1;
+        if outcome.count != juneau_core::pipeline::Count::None {
+            self.reached.insert((input.hook, outcome.verdict.reason, outcome.verdict.answered));
+        }
+        if outcome.verdict.is_delivered() {
+            self.sent.extend(about);
+            if self.sent.len() > 200 {
+                self.sent.drain(..100);
+            }
+        }
+    }
+
+    /// Everything that packets leave behind is the same.
+    pub fn compare_state(&self, seed: u64) {
+        let outcome = compare::flows(&self.flows, &self.reference)
+            .and_then(|()| compare::counters(&self.counters, &self.reference.counters));
+        if let Err(difference) = outcome {
+            panic!("seed {seed}: {difference}");
+        }
+    }
+}
