@@ -102,6 +102,8 @@ static __always_inline int jn_icmp_allowed(struct jn_context *context, const str
 		JN_WRITE(state->icmp_stamp, now);
 		JN_WRITE(state->icmp_used, 0);
 	}
+	if (JN_READ(state->icmp_used) >= vpc->icmp_limit)
+		return 0;
 	return __sync_fetch_and_add(&state->icmp_used, 1) < vpc->icmp_limit;
 }
 

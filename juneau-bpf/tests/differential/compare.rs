@@ -8,6 +8,7 @@ use juneau_core::flow::FlowRead;
 use juneau_core::layout::{DEVICE_REFUSED, FROM_OVERLAY, FROM_POD, Flow, FlowKey};
 use juneau_core::pipeline::{self, Outcome, Pipeline};
 use juneau_core::verdict::{Action, Hook};
+use zerocopy::IntoBytes;
 
 /// Bytes for people.
 pub fn hex(bytes: &[u8]) -> String {
@@ -46,6 +47,22 @@ pub fn packet(run: &Run, outcome: &Outcome) -> Result<(), String> {
 
 fn masked(flow: &Flow) -> Flow {
     Flow { tag: 0, epoch: 0, tag_low: 0, tag_last: 0, ..*flow }
+}
+
+/// First fragments and path MTUs.
+pub fn learned(kernel: [&[(Vec<u8>, Vec<u8>)]; 2], reference: &Pipeline) -> Result<(), String> {
+    let bytes = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+    let fragments: BTreeMap<_, _> =
+        reference.state.fragments().iter().map(|(key, value)| bytes(key.as_bytes(), value.as_bytes())).collect();
+    let pmtus: BTreeMap<_, _> =
+        reference.state.pmtus().iter().map(|(key, value)| bytes(&key.octets(), value.as_bytes())).collect();
+    for (name, held, expected) in [("first fragments", kernel[0], fragments), ("path MTUs", kernel[1], pmtus)] {
+        let held: BTreeMap<_, _> = held.iter().cloned().collect();
+        if held != expected {
+            return Err(format!("{name}: programs {held:?}\nreference {expected:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// Flow entries, the VPCs' counts.

@@ -4,7 +4,8 @@
 //! all flow state, first fragments, path MTUs and counters. At the end every exit that a test run can reach must have
 //! been reached.
 //!
-//! `JUNEAU_DIFFERENTIAL_SECONDS` bounds the run (15 by default); `JUNEAU_DIFFERENTIAL_SEED` replays one session.
+//! `JUNEAU_DIFFERENTIAL_SECONDS` bounds the run (15 by default); `JUNEAU_DIFFERENTIAL_SEED` replays one session
+//! and compares all state after every step.
 //!
 //! What a test run cannot show, and real devices must: `gso_size` on encapsulation (`adjust_room` refuses), VLAN tags in
 //! metadata, tunnel keys, pending checksums, non-linear and encapsulated packets, frames shorter than their network
@@ -46,7 +47,7 @@ fn the_programs_do_what_the_reference_says() {
         let session = std::sync::Mutex::new(None);
         common::sandbox(|sandbox| {
             let mut random = Random::new(seed);
-            let mut world = World::new(&sandbox, &mut random);
+            let mut world = World::new(&sandbox, &mut random, replay.is_some());
             for step in 0..STEPS {
                 world.step(step, seed, &mut random);
             }

@@ -11,6 +11,7 @@ use juneau_core::tables::{Diff, Tables, TablesMut};
 use juneau_core::testkit::topology::{self, pods, vtep};
 use juneau_core::time::Now;
 use juneau_core::verdict::{Hook, Reason};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::common::{Sandbox, ip};
 use crate::compare;
@@ -31,11 +32,15 @@ pub struct World {
     flows: Flows,
     counters: Counters,
     sweeper: Sweeper,
+    fragments: MapHandle,
+    path_mtus: MapHandle,
     reference: Pipeline,
     tables: Tables,
     beginning: Tables,
     suspended: Option<u32>,
     now: Now,
+    thorough: bool,
+    last: String,
     sent: Vec<Sent>,
     /// Exits that both sides agreed on.
     pub reached: BTreeSet<(Hook, Reason, bool)>,
@@ -44,7 +49,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(sandbox: &Sandbox, random: &mut Random) -> Self {
+    pub fn new(sandbox: &Sandbox, random: &mut Random, thorough: bool) -> Self {
         for pod in pods().into_iter().filter(|pod| pod.node() == 0) {
             let index = pod.ifindex();
             ip(&format!("link add pod{index} index {index} type veth peer name peer{index}"));
@@ -79,11 +84,15 @@ impl World {
             flows: dataplane.flows().unwrap(),
             counters: dataplane.counters().unwrap(),
             sweeper: dataplane.sweeper().unwrap(),
+            fragments: MapHandle::from_map_id(dataplane.map_id("jn_fragments").unwrap()).unwrap(),
+            path_mtus: MapHandle::from_map_id(dataplane.map_id("jn_pmtu").unwrap()).unwrap(),
             reference,
             tables: Tables::default(),
             beginning: topology::tables(0),
             suspended: None,
             now: Now { stamp: 1000, hz: dataplane.config().hz },
+            thorough,
+            last: String::new(),
             sent: Vec::new(),
             reached: BTreeSet::new(),
             packets: 0,
@@ -154,13 +163,14 @@ impl World {
                 self.packet(step, seed, &input, about);
             }
         }
-        if step % 100 == 99 {
+        if self.thorough || step % 100 == 99 {
             self.compare_state(seed);
         }
     }
 
     /// What is idle goes: in the kernel at two sweeps in a row, in memory at once.
     fn expire(&mut self) {
+        self.last = "a sweep".to_owned();
         self.sweeper.sweep(self.now).unwrap();
         self.sweeper.sweep(self.now).unwrap();
         self.reference.expire(self.now, usize::MAX);
@@ -174,7 +184,7 @@ impl World {
         };
         // The kernel refuses frames without a whole network header.
         let Ok(run) = self.load.run(input.hook, &packet) else {
-            assert!(input.frame.len() < 34, "seed {seed} step {step}: {input:?}");
+            assert!(input.frame.len() < 54, "seed {seed} step {step}: {input:?}");
             return;
         };
         let to_host = input.hook != Hook::Overlay || input.frame.starts_with(&UNDERLAY_MAC);
@@ -200,6 +210,7 @@ impl World {
             );
         }
         self.packets += 1;
+        self.last = format!("step {step}, {:?} at {}: {:?}", input.hook, input.ifindex, outcome.verdict);
         if outcome.count != juneau_core::pipeline::Count::None {
             self.reached.insert((input.hook, outcome.verdict.reason, outcome.verdict.answered));
         }
@@ -213,10 +224,14 @@ impl World {
 
     /// Everything that packets leave behind is the same.
     pub fn compare_state(&self, seed: u64) {
+        let learned = [&self.fragments, &self.path_mtus].map(|map| {
+            map.keys().map(|key| (key.clone(), map.lookup(&key, MapFlags::ANY).unwrap().unwrap())).collect::<Vec<_>>()
+        });
         let outcome = compare::flows(&self.flows, &self.reference)
+            .and_then(|()| compare::learned([&learned[0], &learned[1]], &self.reference))
             .and_then(|()| compare::counters(&self.counters, &self.reference.counters));
         if let Err(difference) = outcome {
-            panic!("seed {seed}: {difference}");
+            panic!("seed {seed}, after {}: {difference}", self.last);
         }
     }
 }

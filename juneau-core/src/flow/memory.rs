@@ -208,20 +208,24 @@ impl FlowTable for MemFlowTable {
 
     fn expire(&mut self, now: Now, budget: usize) -> Result<Expired, Infallible> {
         let mut done = Expired::default();
-        let mut left = budget.min(self.entries.len());
-        while left > 0 && !self.entries.is_empty() {
-            left -= 1;
+        if self.entries.is_empty() {
+            return Ok(done);
+        }
+        let start = self.cursor % self.entries.len();
+        // The keys first: a removal moves the last entry to where this walk may have been already.
+        let (before, from) = self.entries.split_at(start);
+        let keys: Vec<_> = from.iter().chain(before).take(budget).map(|(key, _)| *key).collect();
+        let mut kept = 0;
+        for key in keys {
             done.examined += 1;
-            if self.cursor >= self.entries.len() {
-                self.cursor = 0;
-            }
-            let Some((key, flow)) = self.entries.get(self.cursor).copied() else { break };
+            let Some(flow) = self.get(&key).copied() else { continue };
             if is_idle(&key, &flow, self.get(&flow.peer), now) {
                 done.removed += self.remove_pair(&key);
             } else {
-                self.cursor += 1;
+                kept += 1;
             }
         }
+        self.cursor = start + kept;
         Ok(done)
     }
 }

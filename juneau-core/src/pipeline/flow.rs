@@ -40,6 +40,25 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         Ok(found)
     }
 
+    /// A hit on a record that holds as it is, for a packet that must not change any: its sender is no node of ours,
+    /// unless the record says otherwise.
+    pub(super) fn find_untouched(&mut self, parsed: &Parsed, fits: impl Fn(&Flow) -> bool) -> Result<Found, Stop> {
+        let epoch = self.state.epoch().map_err(fault("epoch"))?;
+        let opens = parsed.tcp_flags & (TCP_SYN | TCP_ACK) == TCP_SYN;
+        match self.flows.lookup(&parsed.key).map_err(fault("flow"))? {
+            Some(flow)
+                if flow.epoch == epoch
+                    && !(opens && flow.saw(TCP_FIN | TCP_RST))
+                    && !flow.has(FLOW_REPLY | FLOW_EMBRYONIC)
+                    && fits(&flow) =>
+            {
+                self.step(STAGE_FLOW, 2, [flow.flags, flow.stamp, flow.epoch, u32::from(flow.vpc_index)]);
+                Ok(Found::Hit(flow))
+            }
+            _ => Err(Stop::Drop(Reason::VtepUnknown)),
+        }
+    }
+
     /// Whether what a record was decided by still holds. One that does is told the epoch.
     fn holds(&mut self, parsed: &Parsed, flow: &mut Flow) -> PathResult<bool> {
         let epoch = self.state.epoch().map_err(fault("epoch"))?;

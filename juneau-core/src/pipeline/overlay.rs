@@ -82,17 +82,11 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             return Ok(self.emit_overlay(frame, &flow, mark));
         }
         let fits = |flow: &Flow| flow.kind == EGRESS_PEER && flow.vtep == arrival.source && flow.dmac == mac;
-        let found = match self.find(&parsed, fits) {
-            Err(Stop::Drop(_)) if !known => return Err(Stop::Drop(Reason::VtepUnknown)),
-            found => found?,
-        };
+        let found = if known { self.find(&parsed, fits)? } else { self.find_untouched(&parsed, fits)? };
         let flow = if let Found::Hit(flow) = found {
             self.touch(&parsed, &flow)?;
             flow
         } else {
-            if !known {
-                return Err(Stop::Drop(Reason::VtepUnknown));
-            }
             self.slow = true;
             self.overlay_decide(&arrival, &parsed, mac, &found)?
         };

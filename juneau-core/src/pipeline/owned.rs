@@ -134,8 +134,9 @@ impl Pipeline {
         .handle(packet)
     }
 
-    /// Removes idle connections; looks at up to `budget` entries.
+    /// Removes idle connections, of which it looks at up to `budget` entries, and whatever else has run out.
     pub fn expire(&mut self, now: Now, budget: usize) -> crate::flow::Expired {
+        self.state.expire(now);
         let Ok(expired) = self.flows.expire(now, budget);
         expired
     }

@@ -1,6 +1,7 @@
 //! What a node remembers besides flows: generations, first fragments, learned path MTUs.
 
-use crate::layout::{Fragment, FragmentKey, Pmtu};
+use crate::layout::{FRAGMENT_SECONDS, Fragment, FragmentKey, Pmtu, be32, vtep_generation};
+use crate::time::Now;
 use core::convert::Infallible;
 use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
@@ -94,6 +95,19 @@ impl MemState {
     /// Sets the epoch.
     pub const fn set_epoch(&mut self, epoch: u32) {
         self.epoch = epoch;
+    }
+
+    /// Forgets first fragments that no later one may use any more (after twice their time, as the kernel's sweep
+    /// does), and path MTUs that ran out; the generations of the VTEPs of those move.
+    pub fn expire(&mut self, now: Now) {
+        let limit = now.seconds(2 * FRAGMENT_SECONDS);
+        self.fragments.retain(|_, first| now.since(first.stamp) <= limit);
+        let void: Vec<_> = self.pmtu.iter().filter(|(_, p)| !now.is_before(p.expires)).map(|(vtep, _)| *vtep).collect();
+        for vtep in void {
+            self.pmtu.remove(&vtep);
+            // In memory this cannot fail.
+            let Ok(()) = self.advance(vtep_generation(be32(vtep)));
+        }
     }
 
     /// Every first fragment.
