@@ -22,6 +22,7 @@ pub fn flow_table<F: FlowTable>(mut make: impl FnMut(usize) -> F) {
     reuse(&mut make(64));
     in_place(&mut make(64));
     idle(&mut make(64));
+    a_whole_sweep(&mut make(64));
     icmp_budget(&mut make(64));
 }
 
@@ -205,6 +206,22 @@ fn idle<F: FlowTable>(table: &mut F) {
     table.expire(NOW.later(10_000), usize::MAX).unwrap();
     assert!(table.is_empty().unwrap());
     assert_eq!(counts(table), (0, 0));
+}
+
+/// A sweep that may look at everything removes everything that is idle, whatever it removes on the way.
+fn a_whole_sweep<F: FlowTable>(table: &mut F) {
+    for n in 0..24 {
+        assert_eq!(table.commit(&opening(n)).unwrap(), Committed::Both);
+    }
+    let later = NOW.later(31);
+    for n in (0..24).filter(|n| n % 3 == 1) {
+        table.touch(&key(n), Touch { stamp: Some(later.stamp), ..Touch::default() }).unwrap();
+    }
+    // Not from the first entry on, either.
+    table.expire(NOW, 5).unwrap();
+    assert_eq!(table.expire(later, usize::MAX).unwrap().removed, 2 * 16);
+    assert_eq!(table.len().unwrap(), 2 * 8);
+    assert_eq!(counts(table), (8, 8));
 }
 
 fn icmp_budget<F: FlowTable>(table: &mut F) {
