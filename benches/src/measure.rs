@@ -12,6 +12,8 @@ use crate::report::Bound;
 pub enum Variant {
     /// A veth pair between two Pods.
     Direct,
+    /// Constant redirects between two Pods of a node.
+    WireLocal,
     /// The leanest router on one node.
     LeanLocal,
     /// Our programs on one node.
@@ -74,7 +76,7 @@ const fn rate(name: &'static str, load: Load, path: Variant, base: Variant, goal
 pub const MEASURES: &[Measure] = &{
     use Bound::{AtLeast, AtMost};
     use Load::{Connection, Packet, Stream, Transaction};
-    use Variant::{Direct, Flannel, LeanLocal, LeanNodes, OursHeadroom, OursLocal, OursNodes, Wire};
+    use Variant::{Direct, Flannel, LeanLocal, LeanNodes, OursHeadroom, OursLocal, OursNodes, Wire, WireLocal};
     [
         cost("same node: TCP transaction / direct veth", Transaction, OursLocal, Direct, Some(AtMost(1.07))),
         cost("same node: UDP packet / direct veth", Packet, OursLocal, Direct, Some(AtMost(1.12))),
@@ -87,15 +89,20 @@ pub const MEASURES: &[Measure] = &{
         cost("nodes: TCP transaction / wire", Transaction, OursNodes, Wire, Some(AtMost(1.07))),
         cost("nodes: connection / wire", Connection, OursNodes, Wire, Some(AtMost(1.10))),
         cost("nodes: GB of TCP / wire", Stream, OursNodes, Wire, Some(AtMost(1.08))),
-        // What the machine makes of the leanest programs, and of ours beside them.
+        // What the machine makes of a constant redirect and of the leanest programs, and of ours beside them.
+        cost("same node: TCP transaction, constant redirect / direct veth", Transaction, WireLocal, Direct, None),
+        cost("same node: UDP packet, constant redirect / direct veth", Packet, WireLocal, Direct, None),
+        cost("same node: connection, constant redirect / direct veth", Connection, WireLocal, Direct, None),
+        cost("same node: TCP transaction, lean / direct veth", Transaction, LeanLocal, Direct, None),
         cost("same node: UDP packet, lean / direct veth", Packet, LeanLocal, Direct, None),
         cost("same node: connection, lean / direct veth", Connection, LeanLocal, Direct, None),
         cost("nodes: UDP packet, lean / wire", Packet, LeanNodes, Wire, None),
         cost("nodes: UDP packet / lean", Packet, OursNodes, LeanNodes, None),
         cost("nodes: UDP packet, headroom / wire", Packet, OursHeadroom, Wire, None),
+        cost("nodes: TCP transaction, lean / wire", Transaction, LeanNodes, Wire, None),
         cost("nodes: TCP transaction, headroom / wire", Transaction, OursHeadroom, Wire, None),
-        cost("nodes: TCP transaction / lean", Transaction, OursNodes, LeanNodes, None),
-        cost("nodes: connection / lean", Connection, OursNodes, LeanNodes, None),
-        cost("nodes: GB of TCP / lean", Stream, OursNodes, LeanNodes, None),
+        cost("nodes: connection, lean / wire", Connection, LeanNodes, Wire, None),
+        cost("nodes: connection, headroom / wire", Connection, OursHeadroom, Wire, None),
+        cost("nodes: GB of TCP, lean / wire", Stream, LeanNodes, Wire, None),
     ]
 };

@@ -87,6 +87,7 @@ fn build(fabric: &Fabric, variant: Variant, cpu: usize) -> Result<Path> {
     match variant {
         Variant::Direct => peers::direct(fabric, cpu),
         Variant::LeanLocal => peers::lean_local(fabric, cpu),
+        Variant::WireLocal => peers::wire_local(fabric, cpu),
         Variant::Wire => peers::wire(fabric, cpu),
         Variant::Flannel => peers::flannel(fabric, cpu),
         Variant::OursLocal => ours_local(fabric, cpu),

@@ -25,7 +25,8 @@ pub const NAMES: [&str; 3] = [COMPILE, CHANGE, VERIFIED];
 
 const VPCS: u32 = 100;
 const ENDPOINTS: u32 = 10_000;
-const NODES: u32 = 200;
+/// As many as VPCs: each has an endpoint here.
+const NODES: u32 = 100;
 const ROUNDS: usize = 15;
 
 /// Takes the figures.

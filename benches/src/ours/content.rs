@@ -163,19 +163,20 @@ fn node(vtep: Ipv4Addr) -> Node {
     Node { internal_ip: vtep.into(), origin: String::new() }
 }
 
-/// A cluster of `vpcs` VPCs whose `endpoints` are spread evenly over `nodes` nodes, one of them this one.
+/// A cluster of `vpcs` VPCs whose `endpoints` are spread evenly over `nodes` nodes, one of them this one. With as many
+/// nodes as VPCs, every VPC has an endpoint on every node, so that every node needs to know every endpoint.
 #[must_use]
 pub fn spread(vpcs: u32, endpoints: u32, nodes: u32) -> Vec<Member> {
     (0..endpoints)
         .map(|n| {
-            let inside = n / vpcs;
+            let (vpc, inside) = (n % vpcs, n / vpcs);
             let [_, _, high, low] = (inside + 1).to_be_bytes();
-            let place = match n % nodes {
-                0 => Place::Here(100 + n / nodes),
+            let place = match (vpc + inside) % nodes {
+                0 => Place::Here(100 + vpc),
                 other => Place::There(Ipv4Addr::from(0xc0a8_0000 + 1 + other)),
             };
             Member {
-                vpc: 2 + n % vpcs,
+                vpc: 2 + vpc,
                 // The last octet stays clear of the gateway and the ends of the Subnet.
                 address: Ipv4Addr::new(10, high, low / 100, 10 + low % 100),
                 mac: [2, 1, 0, 0, high, low],
@@ -212,11 +213,13 @@ mod tests {
 
     #[test]
     fn a_spread_cluster_is_complete_and_without_problems() {
-        let members = spread(100, 10_000, 200);
+        let members = spread(100, 10_000, 100);
         let cluster = Cluster::new(VTEP, 1450, &members).unwrap();
         assert_eq!(cluster.model.endpoints.len(), 10_000);
         assert_eq!(cluster.model.vpcs.len(), 100);
-        assert_eq!(cluster.model.nodes.len(), 200);
-        assert_eq!(cluster.tables().unwrap().interfaces.len(), 50);
+        assert_eq!(cluster.model.nodes.len(), 100);
+        let tables = cluster.tables().unwrap();
+        assert_eq!(tables.interfaces.len(), 100);
+        assert_eq!(tables.endpoints.len(), 10_000);
     }
 }

@@ -12,4 +12,4 @@ pub use flannel::flannel;
 pub use lean::{lean_local, lean_nodes};
 pub use programs::{Config, PeerObject};
 pub use topology::{LOCAL_MTU, Node, OneNode, POD_MTU, Pod, TwoNodes, UNDERLAY_MTU};
-pub use wire::wire;
+pub use wire::{wire, wire_local};

@@ -1,11 +1,29 @@
-//! The limit between two nodes: the same three veth pairs as every overlay crosses, with constant redirects by TCX.
+//! The limits of TCX: constant redirects that look at nothing, between two Pods of a node and between two nodes.
 
 use crate::error::Result;
 use crate::namespace::Fabric;
 use crate::path::Path;
-use crate::peers::{Config, PeerObject, TwoNodes};
+use crate::peers::{Config, OneNode, PeerObject, TwoNodes};
 
-/// Makes the path.
+/// Two Pods of one node: what any program at their host veths costs at least.
+///
+/// # Errors
+/// What making and asking it can answer.
+pub fn wire_local(fabric: &Fabric, cpu: usize) -> Result<Path> {
+    let one = OneNode::new(fabric)?;
+    let mut programs = Vec::new();
+    let [first, second] = &one.pods;
+    for (here, there) in [(first, second), (second, first)] {
+        here.behind_gateway(there.mac)?;
+        let mut object = PeerObject::load(&Config { ifindex: there.host_index, ..Config::default() }, &["wire_in"])?;
+        object.attach(&one.node, "wire_in", here.host_index)?;
+        programs.push(object);
+    }
+    let (pods, node) = one.into_pods();
+    Path::new("constant redirect", pods, cpu, vec![Box::new(programs), Box::new(node)])
+}
+
+/// Two nodes: the same three veth pairs as every overlay crosses.
 ///
 /// # Errors
 /// What making and asking it can answer.
