@@ -60,7 +60,11 @@ impl Node {
     }
 
     pub fn command(&self) -> Command {
-        let path = self.directory.path();
+        self.command_with(self.directory.path())
+    }
+
+    /// An agent of the same node with a state directory of its own.
+    pub fn command_with(&self, path: &Path) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_juneau-agent"));
         command
             .arg("run")
@@ -68,7 +72,7 @@ impl Node {
             .arg("--manifests")
             .arg(self.manifests())
             .arg("--socket")
-            .arg(self.socket())
+            .arg(path.join("agent.sock"))
             .arg("--metrics-socket")
             .arg(path.join("metrics.sock"))
             .arg("--state-dir")
