@@ -87,16 +87,20 @@ pub fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) -> JoinHandle<()
 async fn answer(stream: UnixStream, calls: mpsc::Sender<Call>) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     let (read, mut write) = stream.into_split();
-    let outcome = match authorise(peer.uid()) {
-        Ok(()) => match tokio::time::timeout(REQUEST_TIME, request(read)).await {
-            Ok(line) => process(line?, calls).await,
-            Err(_) => Err(Failure::new(
-                ErrorCode::InvalidRequest,
-                "the request did not end in ten seconds",
-                "send it as one line",
-            )),
-        },
-        Err(failure) => Err(failure),
+    // Who may not ask is heard out as well: an answer before the end of the question breaks its pipe.
+    let outcome = match tokio::time::timeout(REQUEST_TIME, request(read)).await {
+        Ok(line) => {
+            let line = line?;
+            match authorise(peer.uid()) {
+                Ok(()) => process(line, calls).await,
+                Err(failure) => Err(failure),
+            }
+        }
+        Err(_) => Err(Failure::new(
+            ErrorCode::InvalidRequest,
+            "the request did not end in ten seconds",
+            "send it as one line",
+        )),
     };
     write.write_all(&encode_answer(outcome)).await?;
     write.shutdown().await

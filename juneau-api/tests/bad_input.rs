@@ -453,7 +453,7 @@ fn a_node_whose_internal_ip_changes_moves_its_endpoints_and_nothing_else() {
     let run = node.run(&files);
     assert_eq!(run.tables, before.tables);
     assert!(run.texts()[0].starts_with("Node/node-1 (cluster.yaml, document 1): InternalIP is 192.168.77.98, but"));
-    assert!(run.texts()[0].contains("restart this node's daemon"));
+    assert!(run.texts()[0].contains("give a device of this node the new address"));
 }
 
 #[test]

@@ -23,6 +23,8 @@ impl Engine {
             return Err(self.not_now(sandbox, "this node's data path is not up yet"));
         }
         let namespace = Namespace::open(&sandbox.netns).map_err(bad_namespace)?;
+        // Any file can be opened; only a network namespace can be entered.
+        namespace.run(|| ()).map_err(bad_namespace)?;
         let own = Namespace::current().map_err(node_failure)?;
         if namespace.is(&own).map_err(node_failure)? {
             return Err(Failure::new(

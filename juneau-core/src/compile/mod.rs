@@ -87,7 +87,7 @@ impl Compilation<'_> {
                         Problem::new(
                             object(),
                             format!("InternalIP is {address}, but this node's VTEP is {}", self.node.vtep),
-                            "restart this node's daemon, so that it takes the new address, or restore the old one",
+                            "give a device of this node the new address, or restore the old one",
                         )
                         .at(&node.origin),
                     );
