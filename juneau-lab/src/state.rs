@@ -28,7 +28,8 @@ pub struct State {
     pub pods: BTreeMap<String, Pod>,
     /// What keeps the lab from being what the manifests say; empty when it is.
     pub waiting: Vec<String>,
-    /// What is wrong with manifests.
+    /// What the supervisor found wrong with manifests; the agents know more.
+    #[serde(rename = "manifestProblems")]
     pub problems: Vec<String>,
 }
 

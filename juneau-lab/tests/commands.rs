@@ -132,3 +132,23 @@ fn a_second_command_that_makes_or_removes_is_refused() {
     drop(lock);
     eventually("the lab is still there", Duration::from_secs(1), || lab.run(&["status"]).status.success());
 }
+
+#[test]
+fn a_broken_file_is_named_with_its_remedy_and_its_last_good_objects_stay() {
+    let lab = Lab::two_tenants("problem");
+    let file = lab.manifest("red.yaml");
+    let good = std::fs::read_to_string(&file).unwrap();
+    assert!(lab.run(&["status"]).status.success());
+    std::fs::write(&file, format!("{good}\n---\nkind: [Vpc\n")).unwrap();
+    let limit = Duration::from_secs(5);
+    eventually("status tells", limit, || lab.run(&["status"]).status.code() == Some(1));
+    let told = lab.status();
+    let problems = told["problems"].as_object().unwrap();
+    let (problem, nodes) = problems.iter().find(|(text, _)| text.contains("red.yaml")).unwrap();
+    assert!(problem.contains("last good"), "{problem}");
+    assert_eq!(nodes.as_array().unwrap().len(), 2, "both agents say so: {told:#}");
+    assert!(text(&lab.run(&["status"])).contains("problem (node-1, node-2): "));
+    lab.expect_green();
+    std::fs::write(&file, good).unwrap();
+    eventually("status is content", limit, || lab.run(&["status"]).status.success());
+}

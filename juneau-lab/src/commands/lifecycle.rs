@@ -56,6 +56,7 @@ pub fn up(paths: &Paths, options: &Up) -> Result<bool> {
     let state = ask(paths, Ask::Settled, SETTLE)?;
     drop(lock);
     print(&show::describe(&state));
+    print(&show::list_problems(&show::problems(&state)));
     print(&format!("\nup after {:.1} s\n\n", start_time.elapsed().as_secs_f32()));
     let ok = options.no_check || check(paths, Output::Text)?;
     print(&next_steps(paths, &state));

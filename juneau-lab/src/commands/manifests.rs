@@ -57,9 +57,8 @@ fn change(paths: &Paths, files: &[PathBuf], change: Change) -> Result<()> {
 }
 
 fn settle(paths: &Paths) -> Result<()> {
-    for problem in ask(paths, Ask::Settled, SETTLE)?.problems {
-        print(&format!("problem: {problem}\n"));
-    }
+    let state = ask(paths, Ask::Settled, SETTLE)?;
+    print(&show::list_problems(&show::problems(&state)));
     Ok(())
 }
 

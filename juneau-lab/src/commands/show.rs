@@ -8,11 +8,13 @@ use crate::error::{LabError, Result};
 use crate::paths::Paths;
 use crate::process::Process;
 use crate::state::State;
+use juneau_agent::protocol::{self, Method, call};
 use juneau_api::source::directory::DirectorySource;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
 /// Shows the lab's nodes and Pods. Returns whether it is what its manifests say.
 ///
@@ -21,18 +23,62 @@ use std::process::Command;
 pub fn status(paths: &Paths, output: Output) -> Result<bool> {
     let state = State::read(paths)?.ok_or_else(|| LabError::NotRunning { dir: paths.dir().to_owned() })?;
     let running = state.supervisor.runs();
+    let problems = problems(&state);
     if output == Output::Json {
-        print_json(paths, &state)?;
+        print_json(paths, &Status { running, problems: &problems, lab: &state })?;
     } else {
         print(&describe(&state));
+        print(&list_problems(&problems));
         if !running {
             print(&format!("\n{}\n", LabError::SupervisorGone { log: paths.log("supervisor") }));
         }
     }
-    Ok(running && state.waiting.is_empty() && state.problems.is_empty())
+    Ok(running && state.waiting.is_empty() && problems.is_empty())
 }
 
-/// Nodes, Pods and problems as tables.
+/// What `status -o json` shows: the state, and who says that something is wrong.
+#[derive(Serialize)]
+struct Status<'a> {
+    running: bool,
+    #[serde(flatten)]
+    lab: &'a State,
+    problems: &'a Problems,
+}
+
+/// Problems with their remedies, each with the nodes whose agents have it; none for what the lab itself found.
+pub(super) type Problems = BTreeMap<String, BTreeSet<String>>;
+
+/// Asks the agents what is wrong.
+pub(super) fn problems(state: &State) -> Problems {
+    let mut all: Problems = state.problems.iter().map(|problem| (problem.clone(), BTreeSet::new())).collect();
+    for (name, node) in state.nodes.iter().filter(|(_, node)| node.agent.is_some_and(|agent| agent.runs())) {
+        let status = call::<protocol::Status>(&node.socket, &Method::Status, Duration::from_secs(2));
+        let found = match status {
+            Ok(status) => status
+                .problems
+                .into_iter()
+                .map(|problem| format!("{}: {}; {}", problem.object, problem.message, problem.remedy))
+                .collect(),
+            Err(error) => vec![error.to_string()],
+        };
+        for problem in found {
+            all.entry(problem).or_default().insert(name.clone());
+        }
+    }
+    all
+}
+
+/// Problems as text.
+pub(super) fn list_problems(problems: &Problems) -> String {
+    let line = |(problem, nodes): (&String, &BTreeSet<String>)| {
+        let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+        let place = if nodes.is_empty() { String::new() } else { format!(" ({})", nodes.join(", ")) };
+        format!("problem{place}: {problem}\n")
+    };
+    problems.iter().map(line).collect()
+}
+
+/// Nodes and Pods as tables, and what is waited for.
 pub(super) fn describe(state: &State) -> String {
     let pid = |process: Option<&Process>| process.map_or_else(|| "-".to_owned(), |process| process.pid.to_string());
     let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
@@ -54,9 +100,6 @@ pub(super) fn describe(state: &State) -> String {
     let mut text = format!("{}\n{}", columns(&nodes), columns(&pods));
     for waiting in &state.waiting {
         text.push_str(&format!("\nwaiting for {waiting}"));
-    }
-    for problem in &state.problems {
-        text.push_str(&format!("\nproblem: {problem}"));
     }
     if !text.ends_with('\n') {
         text.push('\n');
