@@ -101,10 +101,10 @@ fn logs_are_shown_by_name() {
 }
 
 #[test]
-fn a_capture_in_a_pod_and_one_on_the_underlay_see_the_same_ping() {
+fn captures_in_a_pod_and_on_the_underlay_decode_with_good_checksums() {
     let lab = Lab::two_tenants("capture");
     let capture = |target: &str, filter: &[&str]| {
-        let mut arguments = vec!["capture", target, "--", "-c", "10"];
+        let mut arguments = vec!["capture", target, "--", "-v", "-c", "10"];
         arguments.extend(filter);
         lab.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
     };
@@ -115,9 +115,13 @@ fn a_capture_in_a_pod_and_one_on_the_underlay_see_the_same_ping() {
     let (pod, underlay) = (pod.wait_with_output().unwrap(), underlay.wait_with_output().unwrap());
     ping.kill().unwrap();
     ping.wait().unwrap();
-    assert!(text(&pod).contains("10.0.1.10 > 10.0.2.20: ICMP echo request"), "{}", text(&pod));
-    let underlay = text(&underlay);
+    let (pod, underlay) = (text(&pod), text(&underlay));
+    assert!(pod.contains("10.0.1.10 > 10.0.2.20: ICMP echo request"), "{pod}");
     assert!(underlay.contains("VXLAN") && underlay.contains("10.0.1.10 > 10.0.2.20"), "{underlay}");
+    // What tcpdump says of a checksum that is not good.
+    for word in ["bad cksum", "wrong icmp cksum", "bad udp cksum"] {
+        assert!(!pod.contains(word) && !underlay.contains(word), "{word}: {pod}{underlay}");
+    }
 }
 
 #[test]
