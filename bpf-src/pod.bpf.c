@@ -205,7 +205,7 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 		jn_side_find(context, destination, &other);
 	}
 	if (reply) {
-		reason = jn_policy(context, &other, other.identity, &own, own.identity);
+		reason = jn_policy(&other, other.identity, &own, own.identity);
 	} else {
 		identity = own.identity;
 		if (transit) {
@@ -214,7 +214,7 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 			jn_side_find(context, packet->key.key.source, &source);
 			identity = source.identity;
 		}
-		reason = jn_policy(context, &own, identity, &other, other.identity);
+		reason = jn_policy(&own, identity, &other, other.identity);
 	}
 	if (reason)
 		return reason;

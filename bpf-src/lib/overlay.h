@@ -207,9 +207,9 @@ static __always_inline int jn_overlay_decided(struct __sk_buff *skb, struct jn_c
 	}
 	jn_side_find(context, packet->key.key.source, &other);
 	if (reply)
-		reason = jn_policy(context, &own, own.identity, &other, other.identity);
+		reason = jn_policy(&own, own.identity, &other, other.identity);
 	else
-		reason = jn_policy(context, &other, other.identity, &own, own.identity);
+		reason = jn_policy(&other, other.identity, &own, own.identity);
 	if (reason)
 		return reason;
 

@@ -29,8 +29,9 @@ static __always_inline int jn_policy_probe(struct jn_context *context, struct jn
 }
 
 /* Whether {identity, policy} allows `peer`: the first rule that exists decides; none refuses. */
-JN_ONCE int jn_policy_side(struct jn_context *context, __u32 identity, __u32 policy, __u32 peer, __u32 direction)
+JN_ONCE int jn_policy_side(__u32 identity, __u32 policy, __u32 peer, __u32 direction)
 {
+	struct jn_context *context = jn_context();
 	struct jn_policy_key key = {
 		.identity = identity,
 		.policy = policy,
@@ -74,16 +75,16 @@ JN_ONCE int jn_policy_side(struct jn_context *context, __u32 identity, __u32 pol
 }
 
 /* `sender` is asked about `destination_identity`, `receiver` about `source_identity`; each only on this node. */
-static __always_inline int jn_policy(struct jn_context *context, const struct jn_side *sender,
+static __always_inline int jn_policy(const struct jn_side *sender,
 				     __u32 source_identity, const struct jn_side *receiver,
 				     __u32 destination_identity)
 {
 	if (((sender->flags & (JN_EP_LOCAL | JN_EP_POLICY_READY)) == JN_EP_LOCAL) ||
 	    ((receiver->flags & (JN_EP_LOCAL | JN_EP_POLICY_READY)) == JN_EP_LOCAL))
 		return JN_POLICY_NOT_READY;
-	if (sender->flags & JN_EP_LOCAL && !jn_policy_side(context, sender->identity, sender->policy, destination_identity, JN_EGRESS))
+	if (sender->flags & JN_EP_LOCAL && !jn_policy_side(sender->identity, sender->policy, destination_identity, JN_EGRESS))
 		return JN_POLICY_EGRESS;
-	if (receiver->flags & JN_EP_LOCAL && !jn_policy_side(context, receiver->identity, receiver->policy, source_identity, JN_INGRESS))
+	if (receiver->flags & JN_EP_LOCAL && !jn_policy_side(receiver->identity, receiver->policy, source_identity, JN_INGRESS))
 		return JN_POLICY_INGRESS;
 	return JN_OK;
 }

@@ -9,7 +9,7 @@ use crate::packet::*;
 
 #[test]
 fn explaining_writes_nothing() {
-    lab(|lab| {
+    variant(Variant::default(), |lab| {
         let explain = Lab::new(Variant { dry_run: true, ..Variant::default() }, Some(lab));
         let (a, b) = (lab.pod("a"), lab.pod("b"));
         let state = || {
@@ -44,13 +44,13 @@ fn explaining_writes_nothing() {
             (arp(a.at(), b.address), Reason::ArpAnswered),
             (Packet { ethertype: 0x86dd, ..lab.packet("a", "c", UDP, udp(1, 2, 30)) }.bytes(), Reason::Ipv6),
         ] {
-            let run = explain.dry("jn_pod", a.ifindex, &packet);
+            let run = explain.dry("jn_pod", a.ifindex, 0, &packet);
             assert_eq!(run.reason, reason, "{run:?}");
             assert_eq!(state(), before);
             trails.push(explain.trail());
         }
         let inner = Packet { destination_mac: a.mac, ..lab.packet("x", "a", UDP, udp(1, 2, 3)) };
-        let run = explain.dry("jn_overlay", lab.underlay, &lab.outer(FIRST).bytes(&inner.bytes()));
+        let run = explain.dry("jn_overlay", lab.underlay, 0, &lab.outer(FIRST).bytes(&inner.bytes()));
         assert_eq!((run.reason, state()), (Reason::Ok, before));
 
         let stages: Vec<_> = trails[0].iter().map(|step| step.stage).collect();
