@@ -4,7 +4,7 @@
 
 mod support;
 
-use juneau_agent::protocol::{Problem, Status};
+use juneau_agent::protocol::{Attached, Method, Problem, Status};
 use juneau_bpf::{Dataplane, NodeConfig, Options};
 use support::agent::{Agent, Node, until};
 use support::{Pod, in_node, lonely_underlay, run};
@@ -120,6 +120,28 @@ fn a_full_map_costs_what_does_not_fit() {
         // Room is used as soon as there is any.
         node.edit("blue.yaml", "    - dst: 10.0.2.0/24\n      via: {type: connected}\n      subnet: blue-b\n", "");
         wait_well(&agent, "map jn_routes");
+    });
+}
+
+#[test]
+fn every_table_that_is_full_is_named() {
+    in_node(|| {
+        lonely_underlay();
+        for map in ["jn_endpoints", "jn_macs", "jn_segments", "jn_policies"] {
+            let node = Node::new("node-1");
+            let agent = node.start_with(&["--map-size", &format!("{map}=1")]);
+            agent.wait("an answer", |status| status.revision > 0);
+            // The second tenant's Pod is what does not fit where one would.
+            let pods = [("red", Pod::new()), ("blue", Pod::new())];
+            for (tenant, pod) in &pods {
+                let sandbox = node.sandbox(pod, tenant, "a1", tenant);
+                let _ = node.ask::<Attached>(&Method::Attach(sandbox));
+            }
+            let found = wait_problem(&agent, &format!("map {map}"), "full: 1 elements");
+            assert!(found.message.contains("not in force"), "{found:?}");
+            agent.kill();
+            std::fs::remove_dir_all("/sys/fs/bpf/juneau").unwrap();
+        }
     });
 }
 

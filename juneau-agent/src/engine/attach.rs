@@ -89,7 +89,7 @@ impl Engine {
         };
         let ifindex = pod.ifindex.get();
         self.apply(seen).await;
-        if !self.mirror.interfaces.contains_key(&ifindex) {
+        if !self.is_programmed(ifindex) {
             return Err(self.not_now(sandbox, "its tables cannot be programmed"));
         }
         let Some(dataplane) = &self.dataplane else {

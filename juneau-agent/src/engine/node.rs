@@ -169,7 +169,11 @@ impl Engine {
         check(dataplane.attach_vxlan(config.vxlan_ifindex));
         check(dataplane.attach_underlay(config.underlay_ifindex));
         for (_, pod) in self.pods.iter() {
-            check(dataplane.attach_pod(&pod.name, pod.ifindex.get()));
+            match dataplane.attach_pod(&pod.name, pod.ifindex.get()) {
+                // The Pod has just gone, and the event that tells is on its way.
+                Err(error) if error.errno() == Some(nix::libc::ENODEV) => {}
+                outcome => check(outcome),
+            }
         }
         problems
     }

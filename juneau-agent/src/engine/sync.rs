@@ -6,11 +6,12 @@ use super::{Engine, Instant, apply};
 use crate::pod::{INTERFACE, Subject};
 use crate::protocol::Attachment;
 use juneau_api::normalise::normalise;
-use juneau_bpf::{AttachPoint, Dataplane};
+use juneau_bpf::AttachPoint;
 use juneau_core::compile::{NodeContext, compile};
 use juneau_core::id::{VpcId, VpcIndex};
+use juneau_core::layout::{EndpointKey, MacKey};
 use juneau_core::model::{Attachments, Problem};
-use juneau_core::tables::{Capacities, Diff, Table, Tables, TablesMut};
+use juneau_core::tables::{Diff, Tables, TablesMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -36,6 +37,7 @@ impl Engine {
         if self.dirty {
             self.apply(seen).await;
         }
+        self.plan_retry();
     }
 
     /// Something failed before.
@@ -148,7 +150,6 @@ impl Engine {
         let mut node = NodeContext::new(&self.options.node, underlay.address, mtu);
         node.paths = self.ways.paths(underlay);
         node.vpc_indices = vpc_indices(&self.mirror);
-        node.capacities = self.capacities();
         let attachments = self.attachments();
         let (wanted, problems) = compile(&self.model, &node, &attachments);
         self.problems.set(Finder::Compile, problems);
@@ -197,11 +198,6 @@ impl Engine {
         self.problems.set(Finder::Tables, problems);
     }
 
-    fn capacities(&self) -> Capacities {
-        let Some(Ok(tables)) = self.dataplane.as_ref().map(Dataplane::tables) else { return Capacities::UNLIMITED };
-        Table::ALL.iter().fold(Capacities::UNLIMITED, |all, table| all.with(*table, tables.capacity(*table)))
-    }
-
     /// Attached Pods by the names of their endpoints.
     pub(super) fn attachments(&self) -> Attachments {
         let names = self.names_by_subject();
@@ -230,9 +226,19 @@ impl Engine {
                 container_id: pod.container_id.clone(),
                 host_interface: pod.name.clone(),
                 ifindex: pod.ifindex.get(),
-                programmed: self.mirror.interfaces.contains_key(&pod.ifindex.get()),
+                programmed: self.is_programmed(pod.ifindex.get()),
             }
         })
+    }
+
+    /// Whether the tables hold everything that this interface needs.
+    pub(super) fn is_programmed(&self, ifindex: u32) -> bool {
+        let Some(interface) = self.mirror.interfaces.get(&ifindex) else { return false };
+        let key = EndpointKey { vpc: interface.vpc, address: interface.address };
+        let mac = MacKey::new(interface.vni, interface.mac);
+        self.mirror.endpoints.get(&key).is_some_and(|endpoint| endpoint.ifindex == ifindex)
+            && self.mirror.macs.get(&mac).is_some_and(|mac| mac.ifindex == ifindex)
+            && self.mirror.segments.contains_key(&interface.vni)
     }
 
     /// Removes devices of Pods that no object of this node has spoken of for a while. Until then they are closed: an
