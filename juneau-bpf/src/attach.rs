@@ -117,9 +117,9 @@ impl Attachment {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForeignProgram {
-    /// The kernel's id.
+    /// The kernel's id; 0 for a filter that is no program.
     pub id: u32,
-    /// The kernel's name.
+    /// The kernel's name of the program, or the filter's kind.
     pub name: String,
 }
 
@@ -347,9 +347,22 @@ impl Dataplane {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Vec::new(),
             Err(error) => return Err(device_error(Operation::LinkRead, point, link.ifindex)(error)),
         };
-        // The whole chain comes before clsact.
         let ahead = chain.into_iter().take_while(|id| *id != link.program);
-        Ok(ahead.map(|id| ForeignProgram { id, name: program_name(id) }).collect())
+        let mut ahead: Vec<_> = ahead.map(|id| ForeignProgram { id, name: program_name(id) }).collect();
+        // The whole chain comes before clsact.
+        if link.mechanism == Mechanism::Clsact {
+            let filters = crate::filters::ingress(link.ifindex).map_err(device_error(
+                Operation::LinkRead,
+                point,
+                link.ifindex,
+            ))?;
+            let filters = filters.into_iter().take_while(|filter| filter.program != Some(link.program));
+            ahead.extend(filters.map(|filter| match filter.program {
+                Some(id) => ForeignProgram { id, name: program_name(id) },
+                None => ForeignProgram { id: 0, name: filter.kind },
+            }));
+        }
+        Ok(ahead)
     }
 
     fn pinned(&self) -> Result<Vec<(AttachPoint, PathBuf, Pinned)>> {

@@ -10,6 +10,7 @@ mod dataplane;
 mod error;
 mod events;
 pub mod failpoint;
+mod filters;
 mod flows;
 mod generation;
 mod map;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{ip, sandbox, usual_mechanism};
-use juneau_bpf::{AttachMode, AttachPoint, Dataplane, Error, LoadId, Mechanism};
+use juneau_bpf::{AttachMode, AttachPoint, Dataplane, Error, ForeignProgram, LoadId, Mechanism};
 
 #[test]
 fn a_second_load_takes_over_maps_and_links() {
@@ -138,6 +138,9 @@ fn a_program_of_somebody_else_ahead_of_ours_is_named() {
         assert_eq!(dataplane.foreign_programs_ahead(&point).unwrap(), []);
         dataplane.attach_pod("pod0", ifindex).unwrap();
         assert_eq!(dataplane.foreign_programs_ahead(&point).unwrap(), []);
+        if dataplane.links().unwrap()[0].mechanism != Mechanism::Tcx {
+            return;
+        }
         // Another node's agent is as foreign as anybody: it puts itself first, as ours did.
         let mut options = sandbox.options();
         options.pin_root = sandbox.bpffs.join("other");
@@ -145,14 +148,47 @@ fn a_program_of_somebody_else_ahead_of_ours_is_named() {
         other.attach_pod("pod0", ifindex).unwrap();
         let ahead = dataplane.foreign_programs_ahead(&point).unwrap();
         let id = other.links().unwrap()[0].program;
-        assert_eq!(
-            ahead.iter().map(|program| (program.id, program.name.as_str())).collect::<Vec<_>>(),
-            [(id, "jn_pod")]
-        );
+        assert_eq!(named(&ahead), [(id, "jn_pod")]);
         assert_eq!(other.foreign_programs_ahead(&point).unwrap(), [], "the one behind is no trouble");
         other.remove().unwrap();
         assert_eq!(dataplane.foreign_programs_ahead(&point).unwrap(), []);
     });
+}
+
+#[test]
+fn a_filter_of_somebody_else_ahead_of_ours_is_named() {
+    sandbox(|sandbox| {
+        let ifindex = sandbox.veth("pod0");
+        let mut options = sandbox.options();
+        options.attach = AttachMode::Clsact;
+        let dataplane = Dataplane::open(options).unwrap();
+        let point = AttachPoint::Pod("pod0".to_owned());
+        let foreign = dataplane.pin_path("jn_empty");
+        let filter = |priority| {
+            let pin = foreign.display();
+            tc(&format!("filter add dev pod0 ingress priority {priority} handle 1 bpf da object-pinned {pin}"));
+        };
+        dataplane.attach_pod("pod0", ifindex).unwrap();
+        filter(2);
+        assert_eq!(dataplane.foreign_programs_ahead(&point).unwrap(), [], "the one behind is no trouble");
+        // Of equal priority, the last one comes first.
+        filter(1);
+        assert_eq!(dataplane.links().unwrap()[0].load, Some(dataplane.load()));
+        let ahead = dataplane.foreign_programs_ahead(&point).unwrap();
+        assert_eq!(ahead.len(), 1, "{ahead:?}");
+        assert_eq!(ahead[0].name, "jn_empty");
+        tc("filter del dev pod0 ingress priority 1 handle 1 bpf");
+        assert_eq!(dataplane.foreign_programs_ahead(&point).unwrap(), []);
+    });
+}
+
+fn named(programs: &[ForeignProgram]) -> Vec<(u32, &str)> {
+    programs.iter().map(|program| (program.id, program.name.as_str())).collect()
+}
+
+fn tc(arguments: &str) {
+    let output = std::process::Command::new("tc").args(arguments.split(' ')).output().unwrap();
+    assert!(output.status.success(), "tc {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
