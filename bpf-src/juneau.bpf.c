@@ -28,7 +28,7 @@ JN_EXPORT(struct jn_ipv4, ipv4);
 JN_EXPORT(struct jn_tcp, tcp);
 JN_EXPORT(struct jn_udp, udp);
 JN_EXPORT(struct jn_icmp, icmp);
-JN_EXPORT(struct jn_vxlan, vxlan);
+JN_EXPORT(struct jn_vxlan_header, vxlan_header);
 JN_EXPORT(enum jn_abi, abi);
 JN_EXPORT(enum jn_hook, hook);
 JN_EXPORT(enum jn_reason, reason);

@@ -10,7 +10,7 @@ static __always_inline int jn_outer_parse(struct __sk_buff *skb, struct jn_packe
 {
 	enum { HEADERS = sizeof(struct jn_ethernet) + sizeof(struct jn_ipv4) + sizeof(struct jn_udp) };
 	const struct jn_ethernet *ethernet;
-	const struct jn_vxlan *vxlan;
+	const struct jn_vxlan_header *vxlan;
 	const struct jn_ipv4 *ip;
 	const struct jn_udp *udp;
 	void *data, *end;

@@ -68,7 +68,7 @@ static __always_inline int jn_emit_encap(struct __sk_buff *skb, struct jn_contex
 	struct bpf_redir_neigh next_hop = { .nh_family = AF_INET, .ipv4_nh = flow->ifindex };
 	__u32 length = packet->frame + JN_ENCAP_OVERHEAD - sizeof(struct jn_ethernet);
 	struct jn_ethernet *outer, *inner;
-	struct jn_vxlan *vxlan;
+	struct jn_vxlan_header *vxlan;
 	struct jn_ipv4 *ip;
 	struct jn_udp *udp;
 	__be32 source = jn_config.vtep;

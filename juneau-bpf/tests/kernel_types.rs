@@ -16,7 +16,7 @@ const STRUCTS: [(&str, &str, bool); 9] = [
     ("tcphdr", "jn_tcp", false),
     ("udphdr", "jn_udp", false),
     ("icmphdr", "jn_icmp", false),
-    ("vxlanhdr", "jn_vxlan", false),
+    ("vxlanhdr", "jn_vxlan_header", false),
 ];
 
 /// Names and offsets in bits; bit fields are left out.

@@ -215,7 +215,7 @@ struct jn_arp {
 	__be32 target;
 } __attribute__((packed));
 
-struct jn_vxlan {
+struct jn_vxlan_header {
 	__be32 flags;
 	__be32 vni; /* in the high 24 bits */
 };
@@ -224,4 +224,4 @@ _Static_assert(sizeof(struct jn_ethernet) == 14, "Ethernet");
 _Static_assert(sizeof(struct jn_ipv4) == 20, "IPv4");
 _Static_assert(sizeof(struct jn_tcp) == 20, "TCP");
 _Static_assert(sizeof(struct jn_arp) == 28, "ARP");
-_Static_assert(sizeof(struct jn_vxlan) == 8, "VXLAN");
+_Static_assert(sizeof(struct jn_vxlan_header) == 8, "VXLAN");
