@@ -43,11 +43,11 @@ pub(crate) fn ingress(ifindex: u32) -> io::Result<Vec<Filter>> {
             match &message.payload {
                 NetlinkPayload::Done(_) => return Ok(filters),
                 NetlinkPayload::Error(error) => return Err(error.to_io()),
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewTrafficFilter(message)) => {
-                    // The kernel names each chain and priority once more without a filter: handle 0.
-                    if message.header.handle != TcHandle::UNSPEC {
-                        filters.push(filter(message));
-                    }
+                // The kernel names each chain and priority once more without a filter: handle 0.
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewTrafficFilter(message))
+                    if message.header.handle != TcHandle::UNSPEC =>
+                {
+                    filters.push(filter(message));
                 }
                 _ => {}
             }
