@@ -86,7 +86,7 @@ struct lean_ports {
 struct lean_outer {
 	struct jn_ipv4 ip;
 	struct jn_udp udp;
-	struct jn_vxlan vxlan;
+	struct jn_vxlan_header vxlan;
 	struct jn_ethernet inner;
 } __attribute__((packed));
 
