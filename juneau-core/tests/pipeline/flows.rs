@@ -202,6 +202,10 @@ fn a_record_follows_a_moved_endpoint() {
     assert_eq!((outcome.verdict.ifindex, outcome.verdict.slow), (4242, true));
     assert!(!net.send(A, B.address(), udp(1, 2, 0)).verdict.slow);
     assert_eq!(counts(&net, 0), (1, 1), "decided again, counted once");
+    let mut record = key(A.vpc(), 0, A, B, (1, 2));
+    record.scope = FlowKey::scope(A.vpc(), 0, proto(17));
+    assert_eq!(get(&net, 0, &record).peer, record.reversed(), "its peer stays");
+    assert!(get(&net, 0, &record).has(FLOW_EMBRYONIC), "and its flags");
 }
 
 #[test]

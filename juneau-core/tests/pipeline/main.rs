@@ -8,5 +8,7 @@ mod exits;
 mod flows;
 mod fragments;
 mod icmp;
+mod overlay;
+mod policy;
 mod properties;
 mod routers;
