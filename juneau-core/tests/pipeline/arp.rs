@@ -46,6 +46,19 @@ fn other_subnets_do_not_answer() {
 }
 
 #[test]
+fn an_address_of_the_prefix_may_be_another_subnets() {
+    let mut net = Net::new();
+    let address = Ipv4Addr::new(10, 0, 1, 77);
+    let key = juneau_core::layout::EndpointKey { vpc: A.vpc(), address: be32(address) };
+    let mut record = Pod::new(0, 1, 11).endpoint(0);
+    net.0[0].tables.apply(&Change::Endpoint(key, Some(record))).unwrap();
+    assert_answer(&net.raw(A, &arp_request(A.mac(), A.address(), address)), Reason::ArpAnswered, A);
+    record.vni = Pod::new(0, 2, 0).vni();
+    net.0[0].tables.apply(&Change::Endpoint(key, Some(record))).unwrap();
+    assert_drop(&net.raw(A, &arp_request(A.mac(), A.address(), address)), Reason::ArpUnknown);
+}
+
+#[test]
 fn a_probe_is_answered_without_a_sender() {
     let mut net = Net::new();
     let asked = Pod::new(0, 1, 11);

@@ -46,6 +46,20 @@ fn the_slot_must_be_of_the_same_datagram() {
 }
 
 #[test]
+fn datagrams_that_share_a_slot_are_told_apart() {
+    use juneau_core::layout::{Be16, be32};
+    let mut net = Net::new();
+    let seeds = net.0[0].config.seeds;
+    let slot = |id| seeds.fragment_slot(be32(A.address()), be32(B.address()), Be16::new(id), 17);
+    let other = (8..=u16::MAX).find(|id| slot(*id) == slot(7)).unwrap();
+    assert_peer(&net.send_frame(A, &first(A, B, 7)), B);
+    assert_drop(&net.send_frame(A, &later(A, B, other)), Reason::FragmentNoFirst);
+    assert_peer(&net.send_frame(A, &first(A, B, other)), B);
+    assert_peer(&net.send_frame(A, &later(A, B, other)), B);
+    assert_drop(&net.send_frame(A, &later(A, B, 7)), Reason::FragmentNoFirst);
+}
+
+#[test]
 fn a_first_fragment_is_forgotten_after_a_while() {
     let mut net = Net::new();
     net.send_frame(A, &first(A, B, 7));

@@ -232,8 +232,18 @@ fn the_underlay_tells_its_mtu() {
     assert_eq!(tell(&mut net, 100, &tunnelled), Reason::PmtuUpdate, "as low as the floor");
     let outcome = net.raw(A, &sent);
     assert_eq!(assert_told(&outcome, A, Reason::FragmentationNeeded, 3, 4, &sent).get(), 576);
-    // After ten minutes the record counts again, once something makes the path look.
-    let later = NOW.later(601);
+    // Told again, it holds for another ten minutes; then the record counts again, once something makes the path look.
+    let expires = |net: &Net| net.0[0].state.pmtus()[&vtep(1)].expires;
+    assert_eq!(expires(&net), NOW.stamp + 600);
+    let mut error = icmp_error(ICMP_UNREACHABLE, 4, &tunnelled);
+    if let Layer4::Icmp { sequence, .. } = &mut error {
+        *sequence = 100;
+    }
+    let again = Frame::new(Ipv4Addr::new(192, 0, 2, 254), vtep(0), error).build();
+    let outcome = net.0[0].handle(&Packet::new(Hook::Overlay, 2, &again), NOW.later(5)).unwrap();
+    assert_eq!(outcome.verdict.reason, Reason::Ok, "nothing new");
+    assert_eq!(expires(&net), NOW.stamp + 605);
+    let later = NOW.later(606);
     net.0[0].expire(later, usize::MAX);
     assert_eq!(net.raw_at(A, &sent, later).verdict.reason, Reason::Ok);
 

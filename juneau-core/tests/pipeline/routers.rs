@@ -125,6 +125,17 @@ fn a_routers_errors_reach_the_sender() {
 }
 
 #[test]
+fn a_router_speaks_for_what_leads_through_it_alone() {
+    let mut net = Net::new();
+    // Flows of A with a Pod of the other node and one of this node: the router has no part in either.
+    for from in [Pod::new(0, 1, 20), Pod::new(0, 1, 11)] {
+        let received = net.send(from, A.address(), udp(1000, 53, 5)).frame;
+        let error = frame(R, from.address(), icmp_error(ICMP_UNREACHABLE, 1, &received));
+        assert_drop(&net.send_frame(R, &error), Reason::IcmpNoFlow);
+    }
+}
+
+#[test]
 fn no_router_no_transit() {
     let mut net = Net::new();
     let inner = Frame::new(A.address(), FAR, Layer4::Raw { protocol: 47, payload: vec![0; 8] })

@@ -155,6 +155,10 @@ fn reuse<F: FlowTable>(table: &mut F) {
     assert_eq!(table.commit(&Opening { embryonic_limit: 1, ..again }).unwrap(), Committed::Both);
     assert!(!get(table, &key(1)).saw(TCP_FIN));
     assert_eq!(counts(table), (1, 1));
+    table.touch(&key(1), fin).unwrap();
+    let in_its_place = Opening { embryonic_limit: 1, ..again };
+    assert_eq!(table.commit(&in_its_place).unwrap(), Committed::Both, "the old one counted in embryonic, too");
+    assert_eq!(counts(table), (1, 1));
     assert_eq!(table.len().unwrap(), 2);
 }
 
