@@ -5,7 +5,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LAB := $(TARGET_DIR)/debug/juneau-lab
 
-.PHONY: help lab check down build test test-kernels bench audit
+.PHONY: help lab check down build test test-kernels mutants bench audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -32,6 +32,10 @@ test-kernels: ## the BPF programs' tests on kernels 6.1 and 6.12 in QEMU, and on
 	@tools/preflight.sh lab
 	@$(CARGO) test -q -p juneau-kernels -- --include-ignored
 	@$(CARGO) run -q -p juneau-kernels -- run
+
+mutants: ## plant faults in the data path and see that the differential test finds each (root); ARGS=names
+	@tools/preflight.sh build
+	@$(CARGO) run -q -p juneau-mutants -- $(ARGS)
 
 bench: ## whole paths and programs against other data paths (root); ARGS=--quick, or names of measures
 	@tools/preflight.sh build
