@@ -30,11 +30,11 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// A runner for a repository; its copy and its build lie below `target/mutants`.
+    /// A runner for a repository; its copy lies in `target/mutants`. Dependencies that are built already are used.
     #[must_use]
     pub fn new(repository: &Path, target: &Path) -> Self {
-        let base = target.join("mutants");
-        Self { repository: repository.to_owned(), tree: base.join("tree"), build: base.join("build"), seconds: 20 }
+        let tree = target.join("mutants");
+        Self { repository: repository.to_owned(), tree, build: target.to_owned(), seconds: 20 }
     }
 
     /// Copies what git knows of, as it lies in the work tree, and builds it without a fault: the control.
