@@ -208,7 +208,7 @@ fn storms_of_handshakes_while_tables_change_lose_no_count() {
                             (0, TCP_SYN),
                             (1, TCP_SYN | TCP_ACK),
                             (0, TCP_ACK),
-                            (1, if round % 3 == 0 { TCP_RST } else { TCP_FIN | TCP_ACK }),
+                            (1, if round.is_multiple_of(3) { TCP_RST } else { TCP_FIN | TCP_ACK }),
                         ] {
                             let ports = [40_000 + round % 97, 80];
                             let (source, destination) = (pods[from], pods[1 - from]);
