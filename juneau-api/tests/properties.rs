@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Files, example, node};
+use common::{Files, Node, Run, example, node};
 use juneau_api::source::decode::documents;
 use juneau_api::source::directory::{Change, Directory};
 use juneau_core::compile::vpc_indices;
@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// What a field may be turned into: near misses, other tenants' values, and noise.
 fn replacement() -> impl Strategy<Value = Value> {
@@ -116,11 +117,33 @@ fn mutated_red() -> impl Strategy<Value = (Vec<Value>, Vec<String>)> {
     })
 }
 
-fn files(red: &[Value]) -> Files {
-    let mut files = example();
-    let text: Vec<String> = red.iter().map(|value| serde_json::to_string(value).unwrap()).collect();
-    files.insert("red.yaml".into(), text.join("\n---\n"));
-    files
+/// A node that ran the example, and a directory of all but red's file, which is read anew each time.
+struct Settled {
+    node: Node,
+    others: Directory,
+    before: Run,
+}
+
+fn settled() -> &'static Settled {
+    static SETTLED: OnceLock<Settled> = OnceLock::new();
+    SETTLED.get_or_init(|| {
+        let mut node = node(1);
+        let before = node.run(&example());
+        node.context.vpc_indices = vpc_indices(&before.tables);
+        let mut files = example();
+        files.remove("red.yaml");
+        let mut others = Directory::new();
+        node.follow(&mut others, &files);
+        Settled { node, others, before }
+    })
+}
+
+impl Settled {
+    fn run(&self, red: &[Value]) -> Run {
+        let text: Vec<String> = red.iter().map(|value| serde_json::to_string(value).unwrap()).collect();
+        let files = Files::from([("red.yaml".to_owned(), text.join("\n---\n"))]);
+        self.node.follow(&mut self.others.clone(), &files)
+    }
 }
 
 proptest! {
@@ -130,12 +153,8 @@ proptest! {
     /// first by name, as the older tenant is by age.)
     #[test]
     fn no_manifest_of_one_tenant_changes_what_another_has((red, told) in mutated_red()) {
-        let mut node = node(1);
-        let before = node.run(&example());
-        node.context.vpc_indices = vpc_indices(&before.tables);
-        let files = files(&red);
-        let run = node.run(&files);
-        let (found, wanted) = (run.of(3), before.of(3));
+        let run = settled().run(&red);
+        let (found, wanted) = (run.of(3), settled().before.of(3));
         macro_rules! stands {
             ($($table:ident)*) => {$(
                 for (key, value) in &wanted.$table {
@@ -145,7 +164,7 @@ proptest! {
         }
         stands!(interfaces endpoints macs segments routes vpcs vteps);
         // Twice the same.
-        let again = node.run(&files);
+        let again = settled().run(&red);
         prop_assert_eq!(&again.tables, &run.tables);
         prop_assert_eq!(&again.problems, &run.problems);
         // Every problem says what it is about and what to do.
@@ -157,7 +176,7 @@ proptest! {
     /// No element of one tenant's scope points into another's, whatever the manifests say.
     #[test]
     fn no_record_crosses_from_one_vpc_into_another((red, _) in mutated_red()) {
-        let run = node(1).run(&files(&red));
+        let run = settled().run(&red);
         let tables = &run.tables;
         for interface in tables.interfaces.values() {
             let key = juneau_core::layout::EndpointKey { vpc: interface.vpc, address: interface.address };

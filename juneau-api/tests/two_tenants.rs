@@ -38,3 +38,22 @@ fn the_tenants_differ_only_in_what_a_tenant_does_not_choose() {
     assert_eq!(of(2), of(3));
     assert_eq!(of(2).len(), 2);
 }
+
+/// `spec.routes` is the operator's to resolve, and `attachment` is the node's own.
+#[test]
+fn wished_routes_and_attachments_are_never_read_from_files() {
+    let before = node(1).run(&example());
+    let mut files = example();
+    let red = files.get_mut("red.yaml").unwrap();
+    let wish = "spec:\n  vpc: red\n  routes:\n    - {dst: 10.9.0.0/16, via: {type: endpoint, endpointName: a1.eth0}}\n";
+    let attachment = "  kind: Pod\n  attachment: {ifindex: 99, hostMACAddress: '02:00:00:00:00:99', containerID: x}\n";
+    for (from, to) in
+        [("spec:\n  vpc: red\nstatus:\n", format!("{wish}status:\n")), ("  kind: Pod\n", attachment.to_owned())]
+    {
+        assert!(red.contains(from), "{from}");
+        *red = red.replace(from, &to);
+    }
+    let run = node(1).run(&files);
+    assert_eq!(run.texts(), [""; 0]);
+    assert_eq!(run.tables, before.tables);
+}

@@ -40,12 +40,12 @@ pub struct Snapshot {
 }
 
 /// Files and the objects that they hold.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Directory {
     files: BTreeMap<PathBuf, File>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct File {
     objects: BTreeMap<Key, (Object, u32)>,
     problems: Vec<Problem>,

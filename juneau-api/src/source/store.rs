@@ -395,4 +395,24 @@ mod tests {
         assert_eq!(files(&directory), ["red.yaml"]);
         assert_eq!(fs::read_to_string(directory.path().join("red.yaml")).unwrap(), RED);
     }
+
+    #[test]
+    fn a_reader_sees_the_old_content_or_the_new() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.yaml");
+        let contents = ["old".repeat(100_000), "new".repeat(50_000)];
+        write_atomically(&path, contents[0].as_bytes()).unwrap();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for n in 0..50 {
+                    write_atomically(&path, contents[n % 2].as_bytes()).unwrap();
+                }
+            });
+            while !writer.is_finished() {
+                let seen = fs::read_to_string(&path).unwrap();
+                assert!(contents.contains(&seen), "{} bytes", seen.len());
+            }
+        });
+        assert_eq!(files(&directory), ["a.yaml"]);
+    }
 }

@@ -260,6 +260,33 @@ fn limits_paths_and_capacities_are_the_nodes() {
 }
 
 #[test]
+fn every_table_that_is_too_small_is_named_and_not_cut() {
+    let model = model(3, 2, 3, 3);
+    let mut node = node();
+    let whole = compile(&model, &node, &attach(&model)).0;
+    for table in Table::ALL {
+        let needed = whole.len(table);
+        node.capacities = Capacities::UNLIMITED.with(table, needed);
+        assert_eq!(texts(&compile(&model, &node, &attach(&model)).1), [""; 0], "{table} just fits");
+        node.capacities = Capacities::UNLIMITED.with(table, needed - 1);
+        let (tables, problems) = compile(&model, &node, &attach(&model));
+        let problems = texts(&problems);
+        if table == Table::Vpcs {
+            // A VPC has a number or it does not.
+            assert!(
+                problems[0].starts_with("Vpc/v4: no number is left of the 2 for VPCs on this node"),
+                "{problems:?}"
+            );
+            assert!(tables.interfaces.values().all(|interface| interface.vpc != 4));
+        } else {
+            let wanted = format!("map {}: {needed} elements are needed, {} fit;", table.map_name(), needed - 1);
+            assert!(problems[0].starts_with(&wanted), "{problems:?}");
+            assert_eq!(tables, whole);
+        }
+    }
+}
+
+#[test]
 fn nodes_that_cannot_be_are_named() {
     let mut model = model(1, 1, 4, 4);
     model.nodes.get_mut("node-1").unwrap().internal_ip = [192, 168, 77, 99].into();
