@@ -146,6 +146,13 @@ fn a_program_of_somebody_else_ahead_of_ours_is_named() {
         options.pin_root = sandbox.bpffs.join("other");
         let other = Dataplane::open(options).unwrap();
         other.attach_pod("pod0", ifindex).unwrap();
+        if usual_mechanism() == Mechanism::Clsact {
+            // Filters have no order between agents: the later one takes the place, and ours is seen to be gone.
+            let links = dataplane.links().unwrap();
+            assert_eq!((links[0].program, links[0].load), (other.links().unwrap()[0].program, None));
+            assert_eq!(dataplane.foreign_programs_ahead(&point).unwrap(), []);
+            return;
+        }
         let ahead = dataplane.foreign_programs_ahead(&point).unwrap();
         let id = other.links().unwrap()[0].program;
         assert_eq!(named(&ahead), [(id, "jn_pod")]);
