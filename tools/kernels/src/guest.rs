@@ -258,7 +258,12 @@ mod tests {
 
     #[test]
     fn the_script_reports_what_a_shell_ran() {
-        let test = Test { name: "sh".to_owned(), binary: PathBuf::from("/bin/false"), folder: PathBuf::from("/") };
+        let test = Test {
+            name: "sh".to_owned(),
+            binary: PathBuf::from("/bin/false"),
+            folder: PathBuf::from("/"),
+            only: Vec::new(),
+        };
         let output = crate::command::text(
             std::process::Command::new("sh").args(["-c", &script(&[test], Duration::from_secs(5))]),
         )

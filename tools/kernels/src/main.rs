@@ -66,7 +66,7 @@ enum Action {
         #[arg(long = "kernel", value_parser = target)]
         kernels: Vec<Target>,
         /// The longest that one test binary may take on one kernel, in seconds.
-        #[arg(long, default_value_t = 120)]
+        #[arg(long, default_value_t = 600)]
         limit: u64,
         /// Count a kernel that cannot be had as skipped, not as failed.
         #[arg(long)]
@@ -123,6 +123,7 @@ fn act(action: Action) -> Result<(), Error> {
             run::run(&Plan {
                 targets: or_all(kernels),
                 tests,
+                split: !given,
                 limit: Duration::from_secs(limit),
                 allow_missing,
                 table: (!given).then(|| workspace.join("tools/kernels/verified.tsv")),

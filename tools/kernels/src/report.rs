@@ -21,6 +21,18 @@ pub(crate) struct Row {
     pub(crate) verified: Vec<Verified>,
 }
 
+impl Row {
+    /// Takes up what another guest of the same kernel did at the same time.
+    pub(crate) fn add(&mut self, part: Self) {
+        self.counts += part.counts;
+        self.took = self.took.max(part.took);
+        if self.note.is_empty() {
+            self.note = part.note;
+        }
+        self.verified.extend(part.verified);
+    }
+}
+
 /// Lays out rows of cells in columns: the first `left` ones flush left, the others flush right.
 pub(crate) fn columns(rows: &[Vec<String>], left: usize) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);

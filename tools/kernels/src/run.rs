@@ -17,12 +17,15 @@ use crate::{
     native,
     outcome::{Counts, Outcome},
     report::{self, Row},
-    suite::Test,
+    suite::{self, Shares, Test},
     verified,
 };
 
 /// Guests that run at the same time. Each has one CPU.
 const LANES: usize = 2;
+
+/// How much of a failed test's output is shown; the log has all of it.
+const SHOWN_LINES: usize = 100;
 
 /// Where a run takes place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +58,8 @@ pub(crate) struct Plan {
     pub(crate) targets: Vec<Target>,
     /// The tests.
     pub(crate) tests: Vec<Test>,
+    /// Whether the tests have Rust's harness, so that those of one binary can be dealt out to several guests.
+    pub(crate) split: bool,
     /// The longest that one test binary may take.
     pub(crate) limit: Duration,
     /// Whether a kernel that cannot be had is a skip and not a failure.
@@ -132,7 +137,7 @@ fn native_row(plan: &Plan) -> Result<Row, Error> {
         note: String::new(),
         verified: outcomes.iter().flat_map(Outcome::verified).collect(),
     };
-    finish(plan, &row, &outcomes, "");
+    finish(plan, &row.kernel, &outcomes, "");
     Ok(row)
 }
 
@@ -150,26 +155,56 @@ fn guest_rows(plan: &Plan) -> Result<Vec<Row>, Error> {
     }
     let cache = Cache::of_user()?;
     let tools = debian::ensure_tools();
-    let queue: Mutex<VecDeque<(usize, Line)>> = Mutex::new(lines.iter().copied().enumerate().collect());
-    let done = Mutex::new(Vec::new());
-    // Kernels are fetched here, one after the other, so that apt's progress stays readable.
-    let mut ready = Vec::new();
+    // Before any guest, and one after the other, so that apt's progress stays readable.
+    let mut kernels = Vec::new();
     for line in &lines {
-        ready.push(match &tools {
+        kernels.push(match &tools {
             Ok(()) => cache.fetch(*line, false).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         });
     }
+    // A single kernel has all lanes.
+    let count = if plan.split { LANES.div_ceil(lines.len()) } else { 1 };
+    let shares = if plan.split {
+        suite::share(&plan.tests, count)?
+    } else {
+        Shares { shares: vec![plan.tests.clone()], native_only: Vec::new() }
+    };
+    if !shares.native_only.is_empty() {
+        say!("natively only, as they measure: {}", shares.native_only.join(" "));
+    }
+
+    let mut queue = VecDeque::new();
+    let mut rows: Vec<Row> = Vec::new();
+    for (index, (line, kernel)) in lines.iter().zip(&kernels).enumerate() {
+        rows.push(match kernel {
+            Ok(kernel) => Row {
+                kernel: line.name.to_owned(),
+                version: kernel.version().to_owned(),
+                counts: Counts { skipped: shares.native_only.len() as u32, ..Counts::default() },
+                took: Duration::ZERO,
+                note: String::new(),
+                verified: Vec::new(),
+            },
+            Err(reason) => missing_row(plan, *line, reason),
+        });
+        if let Ok(kernel) = kernel {
+            for (number, tests) in shares.shares.iter().enumerate().filter(|(_, tests)| !tests.is_empty()) {
+                let name = if count == 1 { line.name.to_owned() } else { format!("{}-{}", line.name, number + 1) };
+                queue.push_back((index, Guest { line: *line, kernel, name, tests }));
+            }
+        }
+    }
+    let lanes = LANES.min(queue.len());
+    let queue = Mutex::new(queue);
+    let done = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for _ in 0..LANES.min(lines.len()) {
+        for _ in 0..lanes {
             scope.spawn(|| {
                 loop {
                     let next = queue.lock().ok().and_then(|mut queue| queue.pop_front());
-                    let Some((index, line)) = next else { break };
-                    let row = match &ready[index] {
-                        Ok(kernel) => guest_row(plan, line, kernel),
-                        Err(reason) => Ok(missing_row(plan, line, reason)),
-                    };
+                    let Some((index, guest)) = next else { break };
+                    let row = guest_row(plan, &guest);
                     if let Ok(mut done) = done.lock() {
                         done.push((index, row));
                     }
@@ -177,24 +212,34 @@ fn guest_rows(plan: &Plan) -> Result<Vec<Row>, Error> {
             });
         }
     });
-    let mut done = done.into_inner().unwrap_or_default();
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, row)| row).collect()
+    for (index, part) in done.into_inner().unwrap_or_default() {
+        rows[index].add(part?);
+    }
+    Ok(rows)
 }
 
-fn guest_row(plan: &Plan, line: Line, kernel: &kernel::Kernel) -> Result<Row, Error> {
-    say!("{}: booting {}", line.name, kernel.version());
+/// One guest's work.
+struct Guest<'a> {
+    line: Line,
+    kernel: &'a kernel::Kernel,
+    name: String,
+    tests: &'a [Test],
+}
+
+fn guest_row(plan: &Plan, guest: &Guest<'_>) -> Result<Row, Error> {
+    let Guest { line, kernel, name, tests } = guest;
+    say!("{name}: booting {}", kernel.version());
     let begin = Instant::now();
-    let mut report = guest::run(kernel, &plan.tests, plan.limit, line.name)?;
+    let mut report = guest::run(kernel, tests, plan.limit, name)?;
     let mut note = String::new();
     if !report.complete {
-        say!("{}: no exit code came back; booting once more", line.name);
-        write_log(&plan.logs.join(format!("{}.first", line.name)), &report.outcomes, &report.console);
-        report = guest::run(kernel, &plan.tests, plan.limit, line.name)?;
+        say!("{name}: no exit code came back; booting once more");
+        write_log(&plan.logs.join(format!("{name}.first")), &report.outcomes, &report.console);
+        report = guest::run(kernel, tests, plan.limit, name)?;
         note.push_str("second boot");
     }
     // A test that was never begun has no outcome yet: it failed.
-    for test in plan.tests.iter().skip(report.outcomes.len()) {
+    for test in tests.iter().skip(report.outcomes.len()) {
         report.outcomes.push(Outcome { name: test.name.clone(), code: None, output: String::new() });
     }
     let mut counts = sum(&report.outcomes);
@@ -206,16 +251,15 @@ fn guest_row(plan: &Plan, line: Line, kernel: &kernel::Kernel) -> Result<Row, Er
         counts.failed += 1;
         note = format!("fault: {fault}");
     }
-    let row = Row {
+    finish(plan, name, &report.outcomes, &report.console);
+    Ok(Row {
         kernel: line.name.to_owned(),
         version: kernel.version().to_owned(),
         counts,
         took: begin.elapsed(),
         note,
         verified: report.outcomes.iter().flat_map(Outcome::verified).collect(),
-    };
-    finish(plan, &row, &report.outcomes, &report.console);
-    Ok(row)
+    })
 }
 
 /// The row of a kernel that could not be had: one skip or one failure.
@@ -240,8 +284,8 @@ fn sum(outcomes: &[Outcome]) -> Counts {
 }
 
 /// Keeps the full output of a kernel, and shows that of the tests that failed.
-fn finish(plan: &Plan, row: &Row, outcomes: &[Outcome], console: &str) {
-    let log = plan.logs.join(&row.kernel);
+fn finish(plan: &Plan, name: &str, outcomes: &[Outcome], console: &str) {
+    let log = plan.logs.join(name);
     write_log(&log, outcomes, console);
     let mut shown = false;
     for outcome in outcomes.iter().filter(|outcome| outcome.counts().failed > 0) {
@@ -250,19 +294,31 @@ fn finish(plan: &Plan, row: &Row, outcomes: &[Outcome], console: &str) {
             Some(code) => format!("exit code {code}"),
             None => "no exit code".to_owned(),
         };
-        say!("---- {}: {} failed ({code})\n{}", row.kernel, outcome.name, outcome.output.trim_end());
+        say!("---- {name}: {} failed ({code})\n{}", outcome.name, end_of(outcome.output.trim_end(), SHOWN_LINES));
         shown = true;
     }
     if outcomes.iter().any(|outcome| outcome.code.is_none()) {
-        let tail: Vec<&str> = console.lines().rev().take(20).collect();
-        say!("---- {}: end of the console", row.kernel);
-        for line in tail.into_iter().rev() {
-            say!("{line}");
-        }
+        say!("---- {name}: end of the console\n{}", end_of(console.trim_end(), 20));
     }
     if shown {
-        say!("---- {}: all output in {}.log", row.kernel, log.display());
+        say!("---- {name}: all output in {}.log", log.display());
     }
+}
+
+/// The last `count` lines of a text, each up to a width that a terminal bears.
+fn end_of(text: &str, count: usize) -> String {
+    const WIDTH: usize = 400;
+    let lines: Vec<&str> = text.lines().collect();
+    let mut end = String::new();
+    if lines.len() > count {
+        end.push_str("[...]\n");
+    }
+    for line in lines.iter().skip(lines.len().saturating_sub(count)) {
+        end.extend(line.chars().take(WIDTH));
+        end.push('\n');
+    }
+    end.pop();
+    end
 }
 
 fn write_log(stem: &Path, outcomes: &[Outcome], console: &str) {
@@ -276,5 +332,18 @@ fn write_log(stem: &Path, outcomes: &[Outcome], console: &str) {
     path.push(".log");
     if let Err(error) = fs::write(&path, text) {
         say!("cannot write {}: {error}", Path::new(&path).display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end_of;
+
+    #[test]
+    fn the_end_of_a_text_is_shown_and_long_lines_are_cut() {
+        assert_eq!(end_of("a\nb\nc", 3), "a\nb\nc");
+        assert_eq!(end_of("a\nb\nc", 2), "[...]\nb\nc");
+        assert_eq!(end_of(&"x".repeat(1000), 2).len(), 400);
+        assert_eq!(end_of("", 2), "");
     }
 }

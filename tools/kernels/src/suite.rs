@@ -16,10 +16,13 @@ const PACKAGE: &str = "juneau-bpf";
 
 /// The targets of that package whose tests ask something of the kernel: the library's own, then integration tests.
 /// Measurements and races between two CPUs are not among them: an emulated machine with one CPU answers neither.
-const TARGETS: &[&str] = &[LIBRARY, "adoption", "conformance", "generations", "layout", "packets"];
+const TARGETS: &[&str] = &[LIBRARY, "adoption", "conformance", "generations", "layout", "packets", "programs"];
 
 /// The package's library, as cargo names the target.
 const LIBRARY: &str = "juneau_bpf";
+
+/// The module in which tests are that measure.
+const MEASUREMENTS: &str = "speed::";
 
 /// One test binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub(crate) struct Test {
     pub(crate) binary: PathBuf,
     /// The folder it is run in: that of its package, as cargo does.
     pub(crate) folder: PathBuf,
+    /// The tests in it to run; all when empty.
+    pub(crate) only: Vec<String>,
 }
 
 impl Test {
@@ -45,19 +50,38 @@ impl Test {
             name: without_hash(&name).to_owned(),
             folder: binary.parent().unwrap_or(Path::new("/")).to_owned(),
             binary,
+            only: Vec::new(),
         })
+    }
+
+    /// The names of the tests in the binary, as its harness lists them.
+    ///
+    /// # Errors
+    /// Those of running it.
+    fn names(&self) -> Result<Vec<String>, Error> {
+        let listing =
+            command::text(Command::new(&self.binary).args(["--list", "--format=terse"]).current_dir(&self.folder))?;
+        Ok(listed(&listing))
     }
 
     /// The shell commands that run the test, give up after `limit`, and leave its exit code in `$?`.
     pub(crate) fn script(&self, limit: Duration) -> String {
         let folder = quoted(&self.folder.to_string_lossy());
-        format!(
+        let mut script = format!(
             "cd {folder} && CARGO_MANIFEST_DIR={folder} RUST_BACKTRACE=1 timeout -k 5 {} {} {}",
             limit.as_secs().max(1),
             quoted(&self.binary.to_string_lossy()),
             // In turn, as one guest has one CPU; with the output of tests that pass, as it carries the numbers.
             "--test-threads=1 --show-output --color=never",
-        )
+        );
+        if !self.only.is_empty() {
+            script.push_str(" --exact");
+            for name in &self.only {
+                script.push(' ');
+                script.push_str(&quoted(name));
+            }
+        }
+        script
     }
 }
 
@@ -67,6 +91,46 @@ fn without_hash(stem: &str) -> &str {
         Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => name,
         _ => stem,
     }
+}
+
+/// The tests of a listing: its lines `NAME: test`.
+fn listed(listing: &str) -> Vec<String> {
+    listing.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
+}
+
+/// What guests are to run.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    /// For each guest of a kernel, its tests.
+    pub(crate) shares: Vec<Vec<Test>>,
+    /// Tests that are for the native kernel only.
+    pub(crate) native_only: Vec<String>,
+}
+
+/// Deals out the tests of each binary to `count` guests, one after the other, and leaves measurements out.
+///
+/// # Errors
+/// Those of running the binaries for their lists.
+pub(crate) fn share(tests: &[Test], count: usize) -> Result<Shares, Error> {
+    let named = tests.iter().map(|test| Ok((test, test.names()?))).collect::<Result<Vec<_>, Error>>()?;
+    Ok(deal(&named, count))
+}
+
+fn deal(named: &[(&Test, Vec<String>)], count: usize) -> Shares {
+    let mut result = Shares { shares: vec![Vec::new(); count], native_only: Vec::new() };
+    for (test, names) in named {
+        let (measurements, names): (Vec<_>, Vec<_>) =
+            names.iter().cloned().partition(|name| name.starts_with(MEASUREMENTS));
+        result.native_only.extend(measurements.iter().map(|name| format!("{}::{name}", test.name)));
+        for (index, share) in result.shares.iter_mut().enumerate() {
+            let only: Vec<String> = names.iter().skip(index).step_by(count).cloned().collect();
+            // A binary without tests is run once, so that it fails.
+            if !only.is_empty() || (names.is_empty() && index == 0) {
+                share.push(Test { only, ..(*test).clone() });
+            }
+        }
+    }
+    result
 }
 
 /// Builds the test binaries of [`TARGETS`] with cargo. With `whole`, the whole workspace's tests are built, and so with
@@ -113,6 +177,7 @@ fn executables(messages: &str, package: &str) -> Vec<Test> {
                 name: message["target"]["name"].as_str()?.to_owned(),
                 binary: PathBuf::from(message["executable"].as_str()?),
                 folder: Path::new(message["manifest_path"].as_str()?).parent()?.to_owned(),
+                only: Vec::new(),
             })
         })
         .filter(|test| test.folder.ends_with(package))
@@ -134,6 +199,7 @@ warning: not JSON
             name: "programs".to_owned(),
             binary: PathBuf::from("/w/t/programs-0123456789abcdef"),
             folder: PathBuf::from("/w/b"),
+            only: Vec::new(),
         };
         assert_eq!(executables(messages, "b"), [expected]);
     }
@@ -147,9 +213,48 @@ warning: not JSON
 
     #[test]
     fn paths_with_spaces_reach_the_shell_whole() {
-        let test = Test { name: "t".to_owned(), binary: PathBuf::from("/a b/it's"), folder: PathBuf::from("/a b") };
+        let test = Test {
+            name: "t".to_owned(),
+            binary: PathBuf::from("/a b/it's"),
+            folder: PathBuf::from("/a b"),
+            only: vec!["a::b".to_owned()],
+        };
         let script = test.script(Duration::from_secs(7));
         assert!(script.starts_with("cd '/a b' && "), "{script}");
         assert!(script.contains(r"timeout -k 5 7 '/a b/it'\''s' "), "{script}");
+        assert!(script.ends_with(" --exact 'a::b'"), "{script}");
+    }
+
+    #[test]
+    fn every_test_is_dealt_to_one_guest_and_measurements_to_none() {
+        let test = |name: &str| Test {
+            name: name.to_owned(),
+            binary: PathBuf::new(),
+            folder: PathBuf::new(),
+            only: Vec::new(),
+        };
+        let (programs, layout, none) = (test("programs"), test("layout"), test("none"));
+        let names = |text: &str| listed(text);
+        let named = [
+            (&programs, names("a: test\nspeed::b: test\nc: test\nd: test\n\n3 tests, 1 benchmark\n")),
+            (&layout, names("e: test\n")),
+            (&none, Vec::new()),
+        ];
+        let dealt = deal(&named, 2);
+        let seen: Vec<Vec<(&str, Vec<&str>)>> = dealt
+            .shares
+            .iter()
+            .map(|share| {
+                share.iter().map(|test| (&*test.name, test.only.iter().map(|name| &**name).collect())).collect()
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                vec![("programs", vec!["a", "d"]), ("layout", vec!["e"]), ("none", vec![])],
+                vec![("programs", vec!["c"])],
+            ]
+        );
+        assert_eq!(dealt.native_only, ["programs::speed::b"]);
     }
 }
