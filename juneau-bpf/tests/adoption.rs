@@ -138,9 +138,6 @@ fn a_program_of_somebody_else_ahead_of_ours_is_named() {
         assert_eq!(dataplane.foreign_programs_ahead(&point).unwrap(), []);
         dataplane.attach_pod("pod0", ifindex).unwrap();
         assert_eq!(dataplane.foreign_programs_ahead(&point).unwrap(), []);
-        if dataplane.links().unwrap()[0].mechanism != Mechanism::Tcx {
-            return;
-        }
         // Another node's agent is as foreign as anybody: it puts itself first, as ours did.
         let mut options = sandbox.options();
         options.pin_root = sandbox.bpffs.join("other");

@@ -16,7 +16,8 @@ const PACKAGE: &str = "juneau-bpf";
 
 /// The targets of that package whose tests ask something of the kernel: the library's own, then integration tests.
 /// Measurements and races between two CPUs are not among them: an emulated machine with one CPU answers neither.
-const TARGETS: &[&str] = &[LIBRARY, "adoption", "conformance", "generations", "layout", "packets", "programs"];
+const TARGETS: &[&str] =
+    &[LIBRARY, "adoption", "conformance", "generations", "kernel_types", "layout", "packets", "programs"];
 
 /// The package's library, as cargo names the target.
 const LIBRARY: &str = "juneau_bpf";
