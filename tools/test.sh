@@ -16,6 +16,7 @@ status=$(mktemp)
 trap 'rm -f "$status"' EXIT
 { cargo test --workspace --no-fail-fast 2>&1 && echo 0 >"$status" || echo $? >"$status"; } | tee "$log"
 # On the oldest kernel supported too, in a virtual machine. One that cannot be had is shown and counted as skipped.
-"${CARGO_TARGET_DIR:-target}/debug/juneau-kernels" run --kernel 6.1 --workspace --allow-missing || echo 1 >"$status"
+{ "${CARGO_TARGET_DIR:-target}/debug/juneau-kernels" run --kernel 6.1 --workspace --allow-missing 2>&1 ||
+    echo 1 >"$status"; } | tee -a "$log"
 tools/status.sh docs/status.md "$log" || echo 1 >"$status"
 exit "$(cat "$status")"
