@@ -10,6 +10,7 @@ use crate::view::{Key, Object, Origin, View};
 use juneau_core::model::Problem;
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,7 @@ pub struct Snapshot {
 #[derive(Debug, Clone, Default)]
 pub struct Directory {
     files: BTreeMap<PathBuf, File>,
+    hashes: RandomState,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -53,6 +55,8 @@ struct File {
     unknown: usize,
     /// The file was YAML at least once.
     loaded: bool,
+    /// Hash of the content that this is, so that a file that is read again costs nothing.
+    content: Option<u64>,
 }
 
 impl Directory {
@@ -73,10 +77,16 @@ impl Directory {
                     let name = path.display().to_string();
                     let file = self.files.entry(path).or_default();
                     file.broken(&name, &format!("cannot be read: {reason}"), "make it readable, or remove it");
+                    file.content = None;
                 }
                 Change::Content(bytes) => {
                     let name = path.display().to_string();
-                    self.files.entry(path).or_default().load(&name, &bytes);
+                    let content = self.hashes.hash_one(&bytes);
+                    let file = self.files.entry(path).or_default();
+                    if file.content != Some(content) {
+                        file.load(&name, &bytes);
+                        file.content = Some(content);
+                    }
                 }
             }
         }

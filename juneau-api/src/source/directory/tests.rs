@@ -45,7 +45,9 @@ fn a_file_that_is_not_yaml_keeps_its_last_good_objects() {
     assert!(problems[0].starts_with("file a.yaml: is not YAML: "), "{problems:?}");
     assert!(problems[0].contains("its last good 2 objects stay in force; mend it at that place"), "{problems:?}");
     assert!(reader.change("a.yaml", Change::Content(vec![0xff, 0xfe])).1[0].contains("is not YAML"));
+    assert_eq!(reader.set("a.yaml", "a: [\n"), reader.set("a.yaml", "a: [\n"), "read again");
     assert!(reader.change("a.yaml", Change::Unreadable("denied".into())).1[0].contains("cannot be read: denied"));
+    assert!(reader.set("a.yaml", "a: [\n").1[0].contains("is not YAML"), "readable again, though the same as before");
     assert_eq!(reader.set("a.yaml", &vpc("red", 3)), (vec!["red=3".into()], vec![]), "mended");
     assert_eq!(reader.change("a.yaml", Change::Removed), (vec![], vec![]));
 }
