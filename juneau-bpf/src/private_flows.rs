@@ -203,6 +203,7 @@ impl FlowTable for PrivateFlowTable {
             // Removed with its peer, perhaps.
             let Some(flow) = self.get(&key)? else { continue };
             let peer = if flow.has(FLOW_SINGLE) { None } else { self.get(&flow.peer)? };
+            let peer = peer.filter(|peer| peer.peer == key);
             if is_idle(&key, &flow, peer.as_ref(), now) {
                 done.removed += self.remove_pair(&key, &flow)?;
             }

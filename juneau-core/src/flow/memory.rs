@@ -219,7 +219,8 @@ impl FlowTable for MemFlowTable {
         for key in keys {
             done.examined += 1;
             let Some(flow) = self.get(&key).copied() else { continue };
-            if is_idle(&key, &flow, self.get(&flow.peer), now) {
+            let peer = self.get(&flow.peer).filter(|peer| peer.peer == key);
+            if is_idle(&key, &flow, peer, now) {
                 done.removed += self.remove_pair(&key);
             } else {
                 kept += 1;

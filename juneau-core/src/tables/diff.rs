@@ -1,7 +1,9 @@
 //! The way from one content of the tables to another.
 
 use super::{Change, Tables};
-use crate::layout::{Be32, EP_ROUTER, ROUTE_ENDPOINT, endpoint_generation, table_generation, vtep_generation};
+use crate::layout::{
+    Be32, EP_ROUTER, EndpointKey, ROUTE_ENDPOINT, endpoint_generation, table_generation, vtep_generation,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The changes that lead from one content to another, in an order that is safe while packets pass: everything is added
@@ -78,6 +80,12 @@ fn generations(changes: &[Change], current: &Tables, wanted: &Tables) -> BTreeSe
             next_hops.entry(route.next_hop).or_default().insert(table_generation(key.table));
         }
     }
+    // A flow through a router has the slots of its two ends; the router stands for itself by its table.
+    let router_tables = |key: &EndpointKey| {
+        let records = [current.endpoints.get(key), wanted.endpoints.get(key)];
+        let routers = records.into_iter().flatten().filter(|endpoint| endpoint.flags & EP_ROUTER != 0);
+        routers.map(|router| table_generation(router.table)).collect::<Vec<_>>()
+    };
     for change in changes {
         match change {
             // Limits are read when a flow opens; no decision holds them.
@@ -95,16 +103,14 @@ fn generations(changes: &[Change], current: &Tables, wanted: &Tables) -> BTreeSe
             }
             Change::Endpoint(key, _) => {
                 slots.insert(endpoint_generation(key.vpc, key.address));
-                // A flow through a router has its slots from the two ends; the router is reached by its table.
-                let records = [current.endpoints.get(key), wanted.endpoints.get(key)];
-                let routers = records.iter().flatten().filter(|endpoint| endpoint.flags & EP_ROUTER != 0);
-                slots.extend(routers.map(|router| table_generation(router.table)));
+                slots.extend(router_tables(key));
                 slots.extend(next_hops.get(&key.address).into_iter().flatten());
             }
             Change::Mac(key, _) => {
                 for tables in [current, wanted] {
                     if let (Some(segment), Some(mac)) = (tables.segments.get(&key.vni), tables.macs.get(key)) {
                         slots.insert(endpoint_generation(segment.vpc, mac.address));
+                        slots.extend(router_tables(&EndpointKey { vpc: segment.vpc, address: mac.address }));
                     }
                 }
             }
@@ -113,21 +119,23 @@ fn generations(changes: &[Change], current: &Tables, wanted: &Tables) -> BTreeSe
             }
             Change::Interface(ifindex, _) => {
                 let records = [current.interfaces.get(ifindex), wanted.interfaces.get(ifindex)];
-                slots.extend(records.iter().flatten().map(|i| endpoint_generation(i.vpc, i.address)));
+                for interface in records.into_iter().flatten() {
+                    slots.insert(endpoint_generation(interface.vpc, interface.address));
+                    if interface.flags & EP_ROUTER != 0 {
+                        slots.insert(table_generation(interface.table));
+                    }
+                }
             }
         }
     }
     if !rules.is_empty() {
         // Rules are asked of endpoints of this node alone; what becomes of an endpoint itself is handled above.
-        slots.extend(
-            wanted
-                .endpoints
-                .iter()
-                .filter(|(_, endpoint)| {
-                    endpoint.vtep == Be32::ZERO && rules.contains(&(endpoint.identity, endpoint.policy))
-                })
-                .map(|(key, _)| endpoint_generation(key.vpc, key.address)),
-        );
+        for (key, endpoint) in &wanted.endpoints {
+            if endpoint.vtep == Be32::ZERO && rules.contains(&(endpoint.identity, endpoint.policy)) {
+                slots.insert(endpoint_generation(key.vpc, key.address));
+                slots.extend(router_tables(key));
+            }
+        }
     }
     slots
 }
@@ -135,9 +143,7 @@ fn generations(changes: &[Change], current: &Tables, wanted: &Tables) -> BTreeSe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{
-        EP_LOCAL, Endpoint, EndpointKey, Interface, Policy, PolicyKey, Route, RouteKey, Segment, Vpc, Vtep, be32,
-    };
+    use crate::layout::{EP_LOCAL, Endpoint, Interface, Policy, PolicyKey, Route, RouteKey, Segment, Vpc, Vtep, be32};
     use crate::tables::Table;
     use core::net::Ipv4Addr;
 
@@ -200,6 +206,17 @@ mod tests {
             Diff::between(&before, &after).generations,
             [endpoint_generation(5, be32(POD)), table_generation(4), table_generation(6)].into()
         );
+        let of_its_own = [endpoint_generation(5, be32(POD)), table_generation(4)].into();
+        let mut rules = before.clone();
+        rules.policies.insert(PolicyKey { peer: 9, ..PolicyKey::default() }, Policy::default());
+        assert_eq!(Diff::between(&before, &rules).generations, of_its_own, "its rules");
+        let router = |identity| Interface { flags: EP_ROUTER, table: 4, identity, ..before.interfaces[&7] };
+        let with = |identity| {
+            let mut tables = before.clone();
+            tables.interfaces.insert(7, router(identity));
+            tables
+        };
+        assert_eq!(Diff::between(&with(1), &with(2)).generations, of_its_own, "what it is");
     }
 
     #[test]

@@ -94,6 +94,21 @@ fn a_segment_of_a_gso_packet_is_what_must_fit() {
     assert_eq!(outcome.verdict.reason, Reason::Ok, "1410 + 40 is 1450");
     let outcome = net.0[0].handle(&Packet { gso_size: 1411, ..packet }, NOW).unwrap();
     assert_eq!(outcome.verdict.reason, Reason::FragmentationNeeded);
+    let mut options = large.clone();
+    options[46] = 8 << 4;
+    let packet = Packet { gso_size: 1399, ..Packet::new(Hook::Pod, A.ifindex(), &options) };
+    assert_eq!(
+        net.0[0].handle(&packet, NOW).unwrap().verdict.reason,
+        Reason::FragmentationNeeded,
+        "12 bytes of options"
+    );
+    let outcome = net.0[0].handle(&Packet { gso_size: 1398, ..packet }, NOW).unwrap();
+    assert_eq!(outcome.verdict.reason, Reason::Ok);
+    let datagrams = frame(A, C.address(), udp(1, 2, 20_000)).build();
+    let packet = Packet { gso_size: 1423, ..Packet::new(Hook::Pod, A.ifindex(), &datagrams) };
+    assert_eq!(net.0[0].handle(&packet, NOW).unwrap().verdict.reason, Reason::FragmentationNeeded, "1423 + 28");
+    let outcome = net.0[0].handle(&Packet { gso_size: 1422, ..packet }, NOW).unwrap();
+    assert_eq!(outcome.verdict.reason, Reason::Ok);
     // 65535 bytes of IP fit, but not with headers in front.
     let mut huge = frame(A, C.address(), data(1, 2, 60_000)).build();
     huge.resize(14 + 65_500, 0);

@@ -59,6 +59,30 @@ fn a_record_is_of_the_receivers_mac_address() {
 }
 
 #[test]
+fn the_way_back_rests_on_the_node_that_it_leads_to() {
+    use juneau_core::flow::FlowRead;
+    use juneau_core::layout::{EndpointKey, FLOW_REPLY, Vtep, be32, vtep_generation};
+    use juneau_core::tables::Diff;
+    use std::net::Ipv4Addr;
+
+    // C's packet comes by another node than that where C is, as through a router there.
+    let mut net = Net::new();
+    let third = be32(Ipv4Addr::new(192, 0, 2, 3));
+    let current = net.0[0].tables.content().clone();
+    let mut wanted = current.clone();
+    wanted.vteps.insert(third, Vtep { next_hop: third, mtu: 1500, zero: 0 });
+    wanted.endpoints.get_mut(&EndpointKey { vpc: C.vpc(), address: be32(C.address()) }).unwrap().vtep = third;
+    net.0[0].apply(&Diff::between(&current, &wanted)).unwrap();
+    assert_peer(&net.underlay(0, &arriving(0, 0)), A);
+    let slot = |reply: bool| {
+        let mut found = net.0[0].flows.iter().filter(|(_, flow)| flow.has(FLOW_REPLY) == reply);
+        found.next().unwrap().1.generation[3]
+    };
+    assert_eq!(net.0[0].flows.len().unwrap(), 2);
+    assert_eq!((slot(false), slot(true)), (vtep_generation(be32(vtep(1))), vtep_generation(third)));
+}
+
+#[test]
 fn the_vni_is_the_tenant() {
     let mut net = Net::new();
     let inner = frame(C, A.address(), udp(1, 2, 0)).build();

@@ -88,6 +88,27 @@ fn a_stranger_matches_rules_for_everybody_alone() {
 }
 
 #[test]
+fn behind_a_router_the_receiver_sees_the_source() {
+    let router = Pod::router(0);
+    let through = |net: &mut Net, source| {
+        let forwarded = Frame::new(source, B.address(), udp(1000, 53, 0)).macs(router.mac(), B.mac());
+        net.send_frame(router, &forwarded)
+    };
+    let mut net = net(&[(A.identity(), 0, 0, POLICY_ALLOW)]);
+    assert_peer(&through(&mut net, A.address()), B);
+    assert_drop(&through(&mut net, Ipv4Addr::new(10, 9, 0, 1)), Reason::PolicyIngress);
+    // The router's own egress is asked, about the receiver; its own identity is nothing to the receiver.
+    apply(&mut net, |tables| {
+        tables.interfaces.get_mut(&router.ifindex()).unwrap().identity = 99;
+    });
+    assert_drop(&through(&mut net, A.address()), Reason::PolicyEgress);
+    apply(&mut net, |tables| {
+        tables.policies.insert(rule(99, SERVER, EGRESS, 0, 0), Policy { action: POLICY_ALLOW, rule: 1 });
+    });
+    assert_peer(&through(&mut net, A.address()), B);
+}
+
+#[test]
 fn the_sender_is_asked_first() {
     let mut net = net(&[]);
     apply(&mut net, |tables| {

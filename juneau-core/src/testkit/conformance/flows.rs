@@ -210,6 +210,14 @@ fn idle<F: FlowTable>(table: &mut F) {
     table.expire(NOW.later(10_000), usize::MAX).unwrap();
     assert!(table.is_empty().unwrap());
     assert_eq!(counts(table), (0, 0));
+
+    // What is left of a flow whose peer became another's goes alone, and does not wait for it.
+    assert_eq!(table.commit(&opening(1)).unwrap(), Committed::Both);
+    let rest = Flow { peer: key(1), flags: FLOW_REPLY, ..Flow::default() };
+    assert!(table.replace(&key(9), &rest).unwrap());
+    assert_eq!(table.expire(NOW, usize::MAX).unwrap().removed, 1);
+    assert!(table.lookup(&key(9)).unwrap().is_none() && table.lookup(&key(1)).unwrap().is_some());
+    assert_eq!(counts(table), (1, 1));
 }
 
 /// A sweep that may look at everything removes everything that is idle, whatever it removes on the way.
@@ -236,4 +244,5 @@ fn icmp_budget<F: FlowTable>(table: &mut F) {
     assert!(!table.take_icmp(INDEX, 2, NOW).unwrap());
     assert!(table.take_icmp(INDEX + 1, 2, NOW).unwrap(), "another VPC");
     assert!(table.take_icmp(INDEX, 2, NOW.later(1)).unwrap(), "the next unit");
+    assert!(table.take_icmp(INDEX, 1, NOW).unwrap(), "stamps wrap: an earlier one is another one, too");
 }
