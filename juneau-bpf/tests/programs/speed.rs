@@ -1,7 +1,9 @@
 //! What a hit costs, by test run. It prints; the bound is loose, because machines differ and tests run side by side.
 //! `make bench` measures.
 
-use crate::lab::{RED, lab};
+use juneau_core::layout::Vpc;
+
+use crate::lab::{RED, RED_INDEX, Variant, lab, variant};
 use crate::packet::{UDP, udp};
 
 const REPEAT: u32 = 200_000;
@@ -22,5 +24,24 @@ fn a_hit_is_cheap() {
         lab.forget();
         println!("empty {empty} ns, a hit on the Pod's hook {} ns above it", hit - empty);
         assert!(hit < 10_000, "{hit} ns");
+    });
+}
+
+#[test]
+fn a_first_packet_is_affordable() {
+    variant(Variant { flows: 16384, ..Variant::default() }, |lab| {
+        lab.put("jn_vpcs", &RED_INDEX, &Vpc { vpc: RED, flow_limit: 8000, embryonic_limit: 8000, icmp_limit: 0 });
+        let a = lab.pod("a");
+        let packet = |port| lab.packet("a", "b", UDP, udp(port, 2, 18)).bytes();
+        let median = |mut times: Vec<u128>| {
+            times.sort_unstable();
+            times[times.len() / 2]
+        };
+        let once = |port| lab.repeat("jn_pod", a.ifindex, 0, &packet(port), 1).2.as_nanos();
+        let first = median((0..4000).map(once).collect());
+        let hit = median((0..4000).map(once).collect());
+        lab.forget();
+        println!("a first packet {first} ns, one like it {hit} ns, cold both");
+        assert!(first < 100_000);
     });
 }
