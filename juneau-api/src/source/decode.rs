@@ -4,6 +4,7 @@ use crate::kinds;
 use crate::view::{Key, Kind, Object, ObjectName};
 use juneau_core::model::Problem;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -40,6 +41,27 @@ impl Rejected {
 /// # Errors
 /// One line that says what is wrong and where, when any of it is not YAML.
 pub fn documents(text: &str) -> Result<Vec<Value>, String> {
+    read(text)
+}
+
+/// A document that is decoded as soon as it is read, so that a large file is never in memory as untyped values.
+struct Decoded(Result<(Key, Object), Box<Rejected>>);
+
+impl<'de> Deserialize<'de> for Decoded {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(|value| Self(object(value)))
+    }
+}
+
+/// Reads the objects of a YAML file, each with what is wrong with it. Empty documents are left out.
+///
+/// # Errors
+/// One line that says what is wrong and where, when any of it is not YAML.
+pub fn objects(text: &str) -> Result<Vec<Result<(Key, Object), Box<Rejected>>>, String> {
+    Ok(read::<Decoded>(text)?.into_iter().map(|decoded| decoded.0).collect())
+}
+
+fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Result<Vec<T>, String> {
     let options = serde_saphyr::options! {
         // A file may hold a whole cluster: 30 000 documents of 30 nodes and more.
         budget: serde_saphyr::budget! {
@@ -51,9 +73,8 @@ pub fn documents(text: &str) -> Result<Vec<Value>, String> {
         strict_booleans: true,
         reject_unsupported_tags: true,
     };
-    let values: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" "))?;
-    Ok(values.into_iter().filter(|value| !value.is_null()).collect())
+    serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// Which object a document means, from its head alone.

@@ -133,7 +133,7 @@ impl File {
     }
 
     fn load(&mut self, name: &str, bytes: &[u8]) {
-        let documents = std::str::from_utf8(bytes).map_err(|error| error.to_string()).and_then(decode::documents);
+        let documents = std::str::from_utf8(bytes).map_err(|error| error.to_string()).and_then(decode::objects);
         let documents = match documents {
             Ok(documents) => documents,
             Err(error) => {
@@ -147,10 +147,10 @@ impl File {
         self.unknown = 0;
         self.loaded = true;
         let mut rejected = Vec::new();
-        for (index, value) in documents.into_iter().enumerate() {
+        for (index, decoded) in documents.into_iter().enumerate() {
             let document = u32::try_from(index + 1).unwrap_or(u32::MAX);
             let origin = Origin { file: Arc::clone(&file), document };
-            match decode::object(value) {
+            match decoded {
                 Ok((key, object)) => match self.objects.entry(key) {
                     std::collections::btree_map::Entry::Vacant(free) => {
                         free.insert((object, document));
