@@ -44,8 +44,11 @@ pub fn documents(text: &str) -> Result<Vec<Value>, String> {
     read(text)
 }
 
+/// An object and which one it is, or why it cannot be used.
+pub type Read = Result<(Key, Object), Box<Rejected>>;
+
 /// A document that is decoded as soon as it is read, so that a large file is never in memory as untyped values.
-struct Decoded(Result<(Key, Object), Box<Rejected>>);
+struct Decoded(Read);
 
 impl<'de> Deserialize<'de> for Decoded {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -57,7 +60,7 @@ impl<'de> Deserialize<'de> for Decoded {
 ///
 /// # Errors
 /// One line that says what is wrong and where, when any of it is not YAML.
-pub fn objects(text: &str) -> Result<Vec<Result<(Key, Object), Box<Rejected>>>, String> {
+pub fn objects(text: &str) -> Result<Vec<Read>, String> {
     Ok(read::<Decoded>(text)?.into_iter().map(|decoded| decoded.0).collect())
 }
 
@@ -145,7 +148,7 @@ fn is_subdomain(text: &str) -> bool {
 ///
 /// # Errors
 /// What is wrong, and how much is known about which object it is.
-pub fn object(mut value: Value) -> Result<(Key, Object), Box<Rejected>> {
+pub fn object(mut value: Value) -> Read {
     let key = identify(&value)?;
     if key.kind.is_namespaced()
         && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
