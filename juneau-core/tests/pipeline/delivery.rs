@@ -111,3 +111,26 @@ fn the_gateway_and_strangers_are_no_destinations() {
     let stranger = std::net::Ipv4Addr::new(10, 0, 1, 99);
     assert_answer(&net.send(from, stranger, echo(1)), Reason::NoEndpoint, from);
 }
+
+#[test]
+fn all_24_bits_of_a_vni_travel() {
+    use juneau_core::layout::{EndpointKey, MacKey, be32};
+    use juneau_core::tables::Diff;
+    let mut net = Net::new();
+    let (from, to) = (Pod::new(0, 1, 10), Pod::new(0, 2, 20));
+    for vni in [0x00ff_ffff, 0x0080_0001] {
+        for node in 0..2 {
+            let current = net.0[node].tables.content().clone();
+            let mut wanted = current.clone();
+            wanted.endpoints.get_mut(&EndpointKey { vpc: to.vpc(), address: be32(to.address()) }).unwrap().vni = vni;
+            wanted.segments.insert(vni, current.segments[&to.vni()]);
+            if let Some(mac) = current.macs.get(&MacKey::new(to.vni(), to.mac())) {
+                wanted.macs.insert(MacKey::new(vni, to.mac()), *mac);
+            }
+            net.0[node].apply(&Diff::between(&current, &wanted)).unwrap();
+        }
+        let outcome = net.raw(from, &frame(from, to.address(), udp(1000, 53, 5)).build());
+        assert_eq!(outcome.verdict.vni, vni);
+        assert_peer(&net.underlay(1, &outcome.frame), to);
+    }
+}

@@ -354,3 +354,37 @@ fn explaining_changes_nothing() {
     assert_eq!((really.verdict, &really.frame, really.count), (explained.verdict, &explained.frame, explained.count));
     assert_eq!(net.0[0].explain(&packet, NOW).unwrap().trail.len(), 3, "a hit: parse, flow, emit");
 }
+
+#[test]
+fn a_stray_segment_harms_no_later_connection() {
+    let reset = Layer4::Tcp { source: 1000, destination: 80, flags: TCP_RST, payload: 0 };
+    let strays = [data(1000, 80, 9), syn_ack(1000, 80), fin(1000, 80), reset];
+    for stray in strays {
+        for to in [B, C] {
+            let mut net = Net::new();
+            assert_peer(&net.send(A, to.address(), stray.clone()), to);
+            assert_peer(&net.send(A, to.address(), syn(1000, 80)), to);
+            assert_peer(&net.send(to, A.address(), syn_ack(80, 1000)), A);
+            assert_peer(&net.send(A, to.address(), data(1000, 80, 9)), to);
+            assert_eq!(counts(&net, 0), (1, 0), "{stray:?}");
+        }
+    }
+    // From the other side, too.
+    let mut net = Net::new();
+    assert_peer(&net.send(B, A.address(), data(80, 1000, 9)), A);
+    assert_peer(&net.send(A, B.address(), syn(1000, 80)), B);
+    assert_peer(&net.send(B, A.address(), syn_ack(80, 1000)), A);
+    assert_peer(&net.send(A, B.address(), data(1000, 80, 9)), B);
+}
+
+#[test]
+fn what_is_refused_leaves_no_flow() {
+    use juneau_core::testkit::packets::{echo, echo_reply};
+    let mut net = Net::new();
+    apply(&mut net, 0, deny_ingress);
+    for refused in [echo(7), echo_reply(7), udp(1, 2, 3), syn(1, 2), syn_ack(1, 2)] {
+        assert_drop(&net.send(A, B.address(), refused), Reason::PolicyIngress);
+    }
+    assert!(net.0[0].flows.is_empty().unwrap());
+    assert_eq!(counts(&net, 0), (0, 0));
+}
