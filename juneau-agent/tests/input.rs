@@ -52,12 +52,13 @@ fn a_broken_file_keeps_what_was_good() {
         assert!(found.message.contains("stay in force") && !found.remedy.is_empty(), "{found:?}");
         assert!(agent.status().ready && reach(&pods));
 
-        // A start that has never seen the good file takes nothing away.
-        let endpoints = agent.endpoints().endpoints.len();
+        // A start that has never seen the good file takes nothing away, flows among it.
+        assert!(pods[0].succeeds("ping -c 1 -W 2 10.0.2.10"));
+        let (endpoints, flows) = (agent.endpoints().endpoints.len(), agent.flows().flows.len());
         agent.kill();
         let agent = node.start().ready();
         wait_problem(&agent, "file red.yaml", "is not YAML");
-        assert_eq!(agent.endpoints().endpoints.len(), endpoints);
+        assert_eq!((agent.endpoints().endpoints.len(), agent.flows().flows.len()), (endpoints, flows));
         assert!(reach(&pods));
 
         node.write("red.yaml", &good);

@@ -165,6 +165,51 @@ fn leftovers_are_swept() {
 }
 
 #[test]
+fn what_others_take_away_is_put_back() {
+    in_node(|| {
+        lonely_underlay();
+        let node = Node::new("node-1");
+        let [a1, b1] = [Pod::new(), Pod::new()];
+        let agent = node.start().ready();
+        let name = agent.attach(&a1, "red", "a1").host_interface;
+        agent.attach(&b1, "red", "b1");
+        let reach = || a1.succeeds("ping -c 1 -W 1 10.0.2.10");
+        assert!(reach());
+        // An attachment ends with its pin.
+        std::fs::remove_file(Path::new(PINS).join("links").join(format!("pod-{name}"))).unwrap();
+        until("the program is back", || reach().then_some(())).unwrap();
+        // A neighbour that somebody flushed. There is none without another node's Pods: the VTEP is enough.
+        run("ip neigh flush dev up0 nud all || true; ip neigh del 192.168.77.12 dev up0 || true");
+        until("the neighbour is back", || run("ip neigh show dev up0").contains("managed").then_some(())).unwrap();
+        // A route of the node and the VXLAN device.
+        run("ip link delete juneau.vxlan");
+        agent.wait("the VXLAN device", |status| {
+            status.ready && run("ip -o link show type vxlan").contains("juneau.vxlan")
+        });
+        assert!(reach());
+    });
+}
+
+#[test]
+fn without_pins_everything_comes_back_and_no_object_is_touched() {
+    in_node(|| {
+        lonely_underlay();
+        let node = Node::new("node-1");
+        let [a1, b1] = [Pod::new(), Pod::new()];
+        let agent = node.start().ready();
+        agent.attach(&a1, "red", "a1");
+        agent.attach(&b1, "red", "b1");
+        let (attachments, endpoints) = (agent.status().attachments, agent.endpoints());
+        agent.kill();
+        std::fs::remove_dir_all(PINS).unwrap();
+        assert!(!a1.succeeds("ping -c 1 -W 1 10.0.2.10"), "nothing is left that forwards");
+        let agent = node.start().ready();
+        assert_eq!((agent.status().attachments, agent.endpoints()), (attachments, endpoints));
+        assert!(a1.succeeds("ping -c 1 -W 2 10.0.2.10"));
+    });
+}
+
+#[test]
 fn a_second_agent_is_told_who_is_first() {
     in_node(|| {
         lonely_underlay();

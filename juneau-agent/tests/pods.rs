@@ -4,7 +4,9 @@
 mod support;
 
 use juneau_agent::protocol::{Attached, CallError, Detached, ErrorCode, Failure, Method, Sandbox};
+use std::net::UdpSocket;
 use std::path::PathBuf;
+use std::time::Duration;
 use support::agent::{Node, container_id};
 use support::{Pod, in_node, lonely_underlay, run};
 
@@ -68,6 +70,42 @@ fn requests_may_come_again_and_late() {
             container_id: container_id("red", "a1"),
         };
         assert!(!detach(&node, &gone));
+    });
+}
+
+#[test]
+fn a_recycled_address_has_none_of_the_old_flows() {
+    in_node(|| {
+        lonely_underlay();
+        let node = Node::new("node-1");
+        let agent = node.start().ready();
+        let [a1, old] = [Pod::new(), Pod::new()];
+        agent.attach(&a1, "red", "a1");
+        agent.attach(&old, "red", "b1");
+        // One client, which never changes its ports.
+        let client = a1.run(|| {
+            let socket = UdpSocket::bind("10.0.1.10:7000").unwrap();
+            socket.connect("10.0.2.10:7001").unwrap();
+            socket
+        });
+        let hears = |pod: &Pod, text: &'static [u8]| {
+            let server = pod.run(|| UdpSocket::bind("0.0.0.0:7001").unwrap());
+            server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            client.send(text).unwrap();
+            let mut bytes = [0; 100];
+            let length = server.recv(&mut bytes).unwrap();
+            assert_eq!(&bytes[..length], text);
+        };
+        hears(&old, b"first");
+        let device = agent.status().attachments.iter().find(|pod| pod.name == "b1").unwrap().ifindex;
+        agent.detach(&old, "red", "b1");
+        // Nobody has the address: the flow's way is not used any more.
+        client.send(b"lost").unwrap();
+        let new = Pod::new();
+        agent.attach(&new, "red", "b1");
+        hears(&new, b"second");
+        let flows = agent.flows().flows;
+        assert!(flows.iter().all(|flow| flow.ifindex != device), "{flows:?}");
     });
 }
 
