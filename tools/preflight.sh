@@ -66,6 +66,7 @@ find_packages() {
         need iputils-ping command_exists ping
         need tcpdump command_exists tcpdump
         need bpftool command_exists bpftool
+        need ethtool command_exists ethtool
     fi
 }
 

@@ -5,7 +5,7 @@ use super::{Supervisor, pause};
 use crate::cgroup::Cgroup;
 use crate::cluster;
 use crate::enter::Enter;
-use crate::error::Result;
+use crate::error::{Result, optional};
 use crate::namespace;
 use crate::paths::Paths;
 use crate::process::{Process, kill_all};
@@ -112,6 +112,8 @@ impl Supervisor {
             let detached = call::<Detached>(&self.paths.agent_socket(&pod.node), &detach, ATTACH);
             result = result.and(detached.map(drop).map_err(Into::into));
         }
+        let socket = self.paths.responder_socket(name);
+        result = result.and(optional(std::fs::remove_file(&socket), &socket).map(drop));
         if let Err(error) = result.and(namespace::unpin(&self.paths.namespace(name))) {
             tracing::error!("Pod {name} is not removed cleanly: {error}");
         }
