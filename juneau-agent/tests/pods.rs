@@ -114,7 +114,7 @@ fn requests_that_cannot_be_met_say_why() {
     in_node(|| {
         lonely_underlay();
         let node = Node::new("node-1");
-        let _agent = node.start().ready();
+        let agent = node.start().ready();
         let pod = Pod::new();
         let refused = |sandbox: &Sandbox| attach(&node, sandbox).unwrap_err();
 
@@ -144,6 +144,7 @@ fn requests_that_cannot_be_met_say_why() {
         pod.sh("ip link delete eth0");
         let red = std::fs::read_to_string(node.manifests().join("red.yaml")).unwrap();
         std::fs::remove_file(node.manifests().join("red.yaml")).unwrap();
+        agent.wait("red is gone", |_| agent.endpoints().endpoints.iter().all(|endpoint| endpoint.vpc != 2));
         let sandbox = node.sandbox(&pod, "red", "a1", "c");
         assert_eq!(refused(&sandbox).code, ErrorCode::TryAgain);
         node.write("red.yaml", &red);

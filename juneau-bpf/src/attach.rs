@@ -338,9 +338,18 @@ impl Dataplane {
     /// The kernel's.
     pub fn foreign_programs_ahead(&self, point: &AttachPoint) -> Result<Vec<ForeignProgram>> {
         let links = self.links()?;
-        let Some(link) = links.iter().find(|link| link.point == *point && link.is_live() && link.ifindex != 0) else {
+        links.iter().find(|link| link.point == *point).map_or_else(|| Ok(Vec::new()), Self::foreign_programs_ahead_of)
+    }
+
+    /// The same for one of [`Dataplane::links`], which costs much to list.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn foreign_programs_ahead_of(link: &Attachment) -> Result<Vec<ForeignProgram>> {
+        if !link.is_live() || link.ifindex == 0 {
             return Ok(Vec::new());
-        };
+        }
+        let point = &link.point;
         let chain = match sys::link::query_tcx(link.ifindex) {
             Ok(chain) => chain,
             // Before 6.6 there is no chain.

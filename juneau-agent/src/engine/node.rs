@@ -96,14 +96,17 @@ impl Engine {
     }
 
     /// Looks at devices and takes over what changed: Pods, underlay, load. What cannot be done now is a problem and is
-    /// tried again; what runs goes on with the underlay that it has.
-    pub(super) async fn prepare_node(&mut self) {
+    /// tried again; what runs goes on with the underlay that it has. Attachments that are there already are looked at
+    /// again with `all` only: a node may have a thousand.
+    pub(super) async fn prepare_node(&mut self, all: bool) {
         match self.prepare_underlay().await {
             Ok(config) => {
                 self.problems.set(Finder::Underlay, []);
-                let problems = self.prepare_programs(config);
-                self.problems.set(Finder::Programs, problems);
-                self.guard_port();
+                if all || self.dirty || self.config != Some(config) {
+                    let problems = self.prepare_programs(config);
+                    self.problems.set(Finder::Programs, problems);
+                    self.guard_port();
+                }
             }
             Err(problem) => self.problems.set(Finder::Underlay, [problem]),
         }
@@ -229,20 +232,43 @@ impl Engine {
         Ok(())
     }
 
-    /// Programs of others that see packets before ours do.
-    pub(super) fn look_at_chains(&mut self) {
+    /// Looks at every attachment: pins whose device is gone are removed, programs of others that see packets before
+    /// ours do are named.
+    pub(super) fn look_at_attachments(&mut self) {
         let Some(dataplane) = &self.dataplane else { return };
-        let mut points = vec![(AttachPoint::Underlay, self.underlay.as_ref().map(|u| u.device.clone()))];
-        points.extend(self.pods.iter().map(|(_, pod)| (AttachPoint::Pod(pod.name.clone()), Some(pod.name.clone()))));
+        let links = match dataplane.links() {
+            Ok(links) => links,
+            Err(error) => {
+                tracing::warn!(%error, "cannot list attachments of programs");
+                return;
+            }
+        };
+        let pods: BTreeSet<&str> = self.pods.iter().map(|(_, pod)| pod.name.as_str()).collect();
         let mut problems = Vec::new();
-        for (point, device) in points {
-            let Ok(foreign) = dataplane.foreign_programs_ahead(&point) else { continue };
-            for program in foreign {
-                problems.push(Problem::new(
-                    format!("device {}", device.as_deref().unwrap_or("?")),
-                    format!("program {} ({}) of somebody else sees packets before ours", program.id, program.name),
-                    "attach it behind juneau's, or detach it",
-                ));
+        for link in links {
+            let device = match &link.point {
+                AttachPoint::Pod(name) if !pods.contains(name.as_str()) => {
+                    tracing::info!(device = %name, "removing the pin of a Pod's interface that is gone");
+                    if let Err(error) = dataplane.detach(&link.point) {
+                        tracing::warn!(device = %name, %error, "cannot remove the pin");
+                    }
+                    continue;
+                }
+                AttachPoint::Pod(name) => name.as_str(),
+                AttachPoint::Underlay => self.underlay.as_ref().map_or("?", |underlay| &underlay.device),
+                AttachPoint::Vxlan => underlay::VXLAN_DEVICE,
+                _ => continue,
+            };
+            match Dataplane::foreign_programs_ahead_of(&link) {
+                Ok(foreign) => problems.extend(foreign.into_iter().map(|program| {
+                    Problem::new(
+                        format!("device {device}"),
+                        format!("program {} ({}) of somebody else sees packets before ours", program.id, program.name),
+                        "attach it behind juneau's, or detach it",
+                    )
+                })),
+                // The device has just gone.
+                Err(error) => tracing::debug!(%error, %device, "cannot read the chain of programs"),
             }
         }
         self.problems.set(Finder::Chain, problems);

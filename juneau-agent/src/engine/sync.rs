@@ -6,7 +6,6 @@ use super::{Engine, Instant, apply};
 use crate::pod::{INTERFACE, Subject};
 use crate::protocol::Attachment;
 use juneau_api::normalise::normalise;
-use juneau_bpf::AttachPoint;
 use juneau_core::compile::{NodeContext, compile};
 use juneau_core::id::{VpcId, VpcIndex};
 use juneau_core::layout::{EndpointKey, MacKey};
@@ -23,7 +22,7 @@ impl Engine {
         let before = self.own_address();
         self.read_objects();
         if self.own_address() != before || self.dataplane.is_none() {
-            self.prepare_node().await;
+            self.prepare_node(true).await;
         }
         self.apply(seen).await;
     }
@@ -32,7 +31,7 @@ impl Engine {
     /// computed unless something is other than before.
     pub(super) async fn network_changed(&mut self) {
         let seen = Instant::now();
-        self.prepare_node().await;
+        self.prepare_node(false).await;
         self.find_ways(true).await;
         if self.dirty {
             self.apply(seen).await;
@@ -44,7 +43,7 @@ impl Engine {
     pub(super) async fn look_again(&mut self) {
         let seen = Instant::now();
         self.read_objects();
-        self.prepare_node().await;
+        self.prepare_node(true).await;
         self.find_ways(true).await;
         self.apply(seen).await;
     }
@@ -54,14 +53,13 @@ impl Engine {
         let seen = Instant::now();
         self.files.renew();
         self.read_objects();
-        self.prepare_node().await;
+        self.prepare_node(true).await;
         self.find_ways(true).await;
         self.read_back();
         self.apply(seen).await;
         self.check_neighbours().await;
         self.remove_unknown_pods().await;
-        self.remove_stale_pins();
-        self.look_at_chains();
+        self.look_at_attachments();
     }
 
     fn own_address(&self) -> Option<IpAddr> {
@@ -266,28 +264,6 @@ impl Engine {
             match self.remove_device(ifindex, &name).await {
                 Ok(()) => self.pods.remove(&subject),
                 Err(error) => tracing::warn!(pod = %subject, %error, "cannot remove the interface"),
-            }
-        }
-    }
-
-    /// Removes pins of attachments whose device is gone.
-    fn remove_stale_pins(&self) {
-        let Some(dataplane) = &self.dataplane else { return };
-        let links = match dataplane.links() {
-            Ok(links) => links,
-            Err(error) => {
-                tracing::warn!(%error, "cannot list attachments of programs");
-                return;
-            }
-        };
-        for link in links {
-            let AttachPoint::Pod(name) = &link.point else { continue };
-            if self.pods.iter().any(|(_, pod)| pod.name == *name) {
-                continue;
-            }
-            tracing::info!(device = %name, "removing the pin of a Pod's interface that is gone");
-            if let Err(error) = dataplane.detach(&link.point) {
-                tracing::warn!(device = %name, %error, "cannot remove the pin");
             }
         }
     }
