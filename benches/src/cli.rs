@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::agent;
 use crate::cpu;
 use crate::error::{Context, Error, Result};
 use crate::load::{self, Load};
@@ -37,6 +39,15 @@ enum Command {
         #[arg(long)]
         cpu: usize,
     },
+    /// Be the node daemon (started by `run`).
+    #[command(hide = true, disable_help_flag = true)]
+    Agent {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Remove a cgroup when the standard input ends (started by `run`).
+    #[command(hide = true)]
+    Sweep { cgroup: PathBuf },
     /// Run one load against a server (started by `run`).
     #[command(hide = true)]
     Load {
@@ -85,6 +96,13 @@ impl Cli {
                 cpu::pin(cpu)?;
                 load::serve()
             }
+            Command::Agent { arguments } => {
+                let arguments = std::iter::once(OsString::from("juneau-agent")).chain(arguments);
+                // It has its own exit status, and ends by a signal.
+                let _ = juneau_agent::cli::main(juneau_agent::cli::Cli::parse_from(arguments));
+                Ok(())
+            }
+            Command::Sweep { cgroup } => agent::sweep(&cgroup),
             Command::Load { load, host, milliseconds, cpu } => {
                 cpu::pin(cpu)?;
                 let outcome = load::run_client(load, host, Duration::from_millis(milliseconds))?;

@@ -2,6 +2,7 @@
 //!
 //! `make bench` runs them. Everything happens in namespaces without names, which vanish with the process.
 
+pub mod agent;
 pub mod cli;
 pub mod content;
 pub mod cpu;

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
@@ -113,6 +114,12 @@ impl Namespace {
             setns(&self.file, CloneFlags::CLONE_NEWNET).context("entering a namespace")?;
             work()
         })
+    }
+
+    /// A path by which other processes find the namespace while this one holds it.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
     /// Makes a veth pair with one end in each of two namespaces, both up.

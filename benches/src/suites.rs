@@ -1,5 +1,6 @@
 //! Measures that take their figures by themselves, not by rounds over paths.
 
+use crate::agent;
 use crate::error::Result;
 use crate::namespace::Fabric;
 use crate::programs::{in_path, scale, timing, two_cpus};
@@ -22,4 +23,5 @@ pub const SUITES: &[Suite] = &[
     Suite { names: &two_cpus::NAMES, run: two_cpus::run },
     Suite { names: &scale::NAMES, run: scale::run },
     Suite { names: &tables::NAMES, run: tables::run },
+    Suite { names: &agent::NAMES, run: agent::run },
 ];
