@@ -36,6 +36,15 @@ pub fn own_time() -> Result<Duration> {
     Ok(Duration::from(time))
 }
 
+/// Processor time of the calling thread so far.
+///
+/// # Errors
+/// [`crate::error::Error::Io`] when the clock cannot be read.
+pub fn thread_time() -> Result<Duration> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).context("reading the thread's time")?;
+    Ok(Duration::from(time))
+}
+
 /// Sum of the processor time of these processes so far; one that ended counts as nothing. Exact for processes that
 /// sleep; one that runs is counted up to its last tick.
 #[must_use]

@@ -1,9 +1,12 @@
-//! Three commands of the kernel that libbpf-rs does not wrap, or not for a program that it did not load.
+//! What of the kernel has no safe wrapper: three commands about programs that libbpf-rs lacks, or has only for programs
+//! that it loaded; and the address of a device for a packet socket.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
+
+use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
 use crate::error::{Context, Error, Result};
 
@@ -65,6 +68,51 @@ pub fn test_run(program: BorrowedFd<'_>, ifindex: u32, frame: &[u8], repeat: u32
         return Err(io::Error::from_raw_os_error(-status)).context("running a program on a packet");
     }
     Ok((options.retval, Duration::from_nanos(options.duration.into())))
+}
+
+/// A socket that puts frames on devices of the network namespace in which it was opened, as they are.
+pub struct FrameSocket(Socket);
+
+/// A device as the address of a packet socket.
+pub struct Device(SockAddr);
+
+impl Device {
+    /// The device with an index.
+    #[must_use]
+    pub fn new(ifindex: u32) -> Self {
+        let address = libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as libc::sa_family_t,
+            sll_protocol: 0,
+            sll_ifindex: ifindex.cast_signed(),
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        let mut storage = SockAddrStorage::zeroed();
+        // SAFETY: an address of any family lies at the start of a storage, which is made to hold it.
+        *unsafe { storage.view_as() } = address;
+        // SAFETY: the storage holds an address of exactly this length.
+        Self(unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as libc::socklen_t) })
+    }
+}
+
+impl FrameSocket {
+    /// Opens a socket that receives nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`] without the right to do so.
+    pub fn new() -> Result<Self> {
+        Ok(Self(Socket::new(Domain::PACKET, Type::RAW, None).context("a packet socket")?))
+    }
+
+    /// Sends a frame.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the device is down or has no room.
+    pub fn send(&self, device: &Device, frame: &[u8]) -> Result<()> {
+        self.0.send_to(frame, &device.0).map(drop).context("sending a frame")
+    }
 }
 
 fn own(fd: i32) -> io::Result<OwnedFd> {

@@ -141,18 +141,24 @@ impl Namespace {
         peer.namespace.up(peer.name)
     }
 
-    /// Makes a veth pair inside the namespace whose ends have a given index and the one after it.
+    /// Makes a veth pair with another namespace whose ends both have this index and the name `device<index>`, both up.
     ///
     /// # Errors
     /// As [`Self::veth`].
-    pub fn pair(&self, index: u32) -> Result<()> {
-        let [first, second] = [index, index + 1].map(|n| (n, format!("device{n}")));
-        let far = LinkMessageBuilder::<LinkUnspec>::new().index(second.0).name(second.1.as_str()).build();
-        let near = LinkMessageBuilder::<LinkVeth>::new(&first.1, &second.1)
-            .index(first.0)
+    pub fn pair(&self, other: &Self, index: u32) -> Result<()> {
+        let name = format!("device{index}");
+        let far = LinkMessageBuilder::<LinkUnspec>::new()
+            .index(index)
+            .name(name.as_str())
+            .setns_by_fd(other.file.as_raw_fd())
+            .build();
+        let near = LinkMessageBuilder::<LinkVeth>::new(&name, &name)
+            .index(index)
+            .up()
             .set_info_data(InfoData::Veth(InfoVeth::Peer(far)))
             .build();
-        self.add_link(&first.1, near)
+        self.add_link(&name, near)?;
+        other.up(&name)
     }
 
     /// Makes a bridge and puts ports into it.

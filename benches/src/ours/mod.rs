@@ -6,6 +6,6 @@ mod paths;
 mod pins;
 
 pub use content::{Cluster, GATEWAY_MAC, HERE, Member, Place, VPC, spread};
-pub use nodes::open;
+pub use nodes::{open, open_for};
 pub use paths::{Headroom, ours_local, ours_nodes};
 pub use pins::{PIN_ROOT, mount_pins};

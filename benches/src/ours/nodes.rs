@@ -1,6 +1,6 @@
 //! The programs on one node.
 
-use juneau_bpf::{Dataplane, NodeConfig, Options};
+use juneau_bpf::{AttachMode, Dataplane, NodeConfig, Options};
 use juneau_core::tables::{Diff, Tables, TablesMut};
 
 use super::content::Cluster;
@@ -16,10 +16,26 @@ pub(super) const VXLAN_PORT: u16 = 4789;
 /// # Errors
 /// [`Error::Dataplane`] and [`Error::Tables`] with the cause.
 pub fn open(node: &Namespace, underlay_ifindex: u32, vxlan_ifindex: u32, cluster: &Cluster) -> Result<Dataplane> {
+    open_for(node, underlay_ifindex, vxlan_ifindex, cluster, AttachMode::Best)
+}
+
+/// The same, to be attached by `attach`.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_for(
+    node: &Namespace,
+    underlay_ifindex: u32,
+    vxlan_ifindex: u32,
+    cluster: &Cluster,
+    attach: AttachMode,
+) -> Result<Dataplane> {
     let tables = cluster.tables()?;
     let config = NodeConfig { vtep: cluster.context.vtep, underlay_ifindex, vxlan_ifindex, vxlan_port: VXLAN_PORT };
     node.run(|| {
-        let dataplane = Dataplane::open(Options::new(pins::next(), config)).context("loading our programs")?;
+        let mut options = Options::new(pins::next(), config);
+        options.attach = attach;
+        let dataplane = Dataplane::open(options).context("loading our programs")?;
         dataplane
             .tables()
             .context("our tables")?
