@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 
 use juneau_core::flow::{TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
-use juneau_core::layout::{Be32, EP_POLICY_READY, POLICY_DENY, Policy, PolicyKey, ROUTE_TARGET_GONE, be32};
+use juneau_core::layout::{Be32, EP_POLICY_READY, POLICY_DENY, Policy, PolicyKey, ROUTE_TARGET_GONE, Seeds, be32};
 use juneau_core::tables::Tables;
 use juneau_core::testkit::packets::{Frame, Layer4, arp_request, icmp_error, vxlan};
 use juneau_core::testkit::topology::{Pod, pods, vtep};
@@ -64,14 +64,46 @@ const ODD_DESTINATIONS: [Ipv4Addr; 14] = [
     Ipv4Addr::BROADCAST,
 ];
 
+/// Mostly short; often just what fits an MTU of 1450 or 800, or one byte more, behind the headers of TCP, UDP or ICMP.
+fn payload(random: &mut Random) -> usize {
+    match random.below(12) {
+        0 => 1400 + random.below(120),
+        1 => random.pick(&[1450, 1350, 800]) - random.pick(&[40, 28, 20]) + random.below(2),
+        2 => 1450 - random.pick(&[40, 28]),
+        _ => random.below(40),
+    }
+}
+
+/// The same flow once more, otherwise.
+fn again(about: &Sent, random: &mut Random) -> Layer4 {
+    let mut layer4 = about.layer4.clone();
+    match &mut layer4 {
+        Layer4::Tcp { flags, payload: bytes, .. } => (*flags, *bytes) = (random.pick(&FLAGS), payload(random)),
+        Layer4::Udp { payload: bytes, .. } => *bytes = payload(random),
+        Layer4::Icmp { kind: 0 | 8, payload: bytes, .. } => bytes.resize(payload(random), 7),
+        _ => {}
+    }
+    layer4
+}
+
+/// Another identification whose first fragment lies in the same slot.
+fn collide(frame: &mut Frame, seeds: Seeds, random: &mut Random) {
+    let protocol = match &frame.layer4 {
+        Layer4::Tcp { .. } => 6,
+        Layer4::Udp { .. } => 17,
+        Layer4::Icmp { .. } => 1,
+        Layer4::Raw { protocol, .. } => *protocol,
+    };
+    let slot = |id: u16| seeds.fragment_slot(be32(frame.source), be32(frame.destination), id.into(), protocol);
+    if frame.fragment & 0x3fff != 0 && random.chance(25) {
+        let own = slot(frame.id);
+        frame.id = (4..u16::MAX).find(|id| slot(*id) == own).unwrap_or(frame.id);
+    }
+}
+
 fn layer4(random: &mut Random, sent: &[Sent]) -> Layer4 {
     let (source, destination) = (random.pick(&PORTS), random.pick(&PORTS));
-    let payload = match random.below(12) {
-        0 => 1400 + random.below(120),
-        1 => 1422 + random.below(12),
-        2 => 700 + random.below(100),
-        _ => random.below(40),
-    };
+    let payload = payload(random);
     match random.below(12) {
         0..5 => Layer4::Tcp { source, destination, flags: random.pick(&FLAGS), payload },
         5..8 => Layer4::Udp { source, destination, payload },
@@ -156,7 +188,7 @@ fn arp(pod: Pod, random: &mut Random) -> Vec<u8> {
 }
 
 /// A packet that a Pod of node 0 sends, and what it was about.
-pub fn from_pod(random: &mut Random, sent: &[Sent]) -> (Input, Option<Sent>) {
+pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent]) -> (Input, Option<Sent>) {
     let local: Vec<Pod> = pods().into_iter().filter(|pod| pod.node() == 0).collect();
     let pod = random.pick(&local);
     let input = |frame, gso_size| Input { hook: Hook::Pod, ifindex: pod.ifindex(), frame, gso_size };
@@ -167,16 +199,22 @@ pub fn from_pod(random: &mut Random, sent: &[Sent]) -> (Input, Option<Sent>) {
     }
     let answer = sent.iter().rev().take(40).filter(|s| s.to == Some(pod)).nth(random.below(4));
     let (source, destination, l4) = match answer {
-        Some(about) if random.chance(60) => (about.destination, about.source, turned_round(about, random)),
+        Some(about) if random.chance(50) => (about.destination, about.source, turned_round(about, random)),
+        _ if random.chance(40)
+            && let Some(about) = sent.iter().rev().take(40).filter(|s| s.from == pod).nth(random.below(3)) =>
+        {
+            (about.source, about.destination, again(about, random))
+        }
         _ => (pod.address(), destination(pod, random), layer4(random, sent)),
     };
-    let source = if pod == Pod::router(pod.tenant) && random.chance(60) || random.chance(2) {
+    let source = if source == pod.address() && pod == Pod::router(pod.tenant) && random.chance(60) || random.chance(2) {
         random.pick(&[Ipv4Addr::new(10, 9, 1, 1), Ipv4Addr::new(10, 0, 1, 20), Ipv4Addr::new(224, 0, 0, 9)])
     } else {
         source
     };
     let mut frame = Frame::new(source, destination, l4.clone()).macs(pod.mac(), pod.gateway_mac());
     vary(&mut frame, random);
+    collide(&mut frame, seeds, random);
     let mut bytes = frame.build();
     let to = pods().into_iter().find(|other| other.tenant == pod.tenant && other.address() == destination);
     let about = Sent { from: pod, to, inner: bytes.clone(), layer4: l4, source, destination };
@@ -208,7 +246,13 @@ fn turned_round(about: &Sent, random: &mut Random) -> Layer4 {
 }
 
 /// A packet at the underlay of node 0, and what it was about.
-pub fn from_underlay(ifindex: u32, mac: [u8; 6], random: &mut Random, sent: &[Sent]) -> (Input, Option<Sent>) {
+pub fn from_underlay(
+    ifindex: u32,
+    mac: [u8; 6],
+    random: &mut Random,
+    seeds: Seeds,
+    sent: &[Sent],
+) -> (Input, Option<Sent>) {
     let (here, there) = (vtep(0), vtep(1));
     let input = |mut frame: Vec<u8>, hook| {
         if frame.len() >= 6 {
@@ -237,6 +281,7 @@ pub fn from_underlay(ifindex: u32, mac: [u8; 6], random: &mut Random, sent: &[Se
     let source_mac = if from.vni() == to.vni() { from.mac() } else { to.gateway_mac() };
     let mut frame = Frame::new(source, destination, l4.clone()).macs(source_mac, to.mac());
     vary(&mut frame, random);
+    collide(&mut frame, seeds, random);
     let mut inner = frame.build();
     let about = Sent {
         from,

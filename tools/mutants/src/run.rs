@@ -30,11 +30,12 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// A runner for a repository; its copy lies in `target/mutants`. Dependencies that are built already are used.
+    /// A runner for a repository; its copy and its build lie below `target/mutants`. The build is its own: cargo takes
+    /// what it built of one copy of a workspace for what belongs to the other.
     #[must_use]
     pub fn new(repository: &Path, target: &Path) -> Self {
-        let tree = target.join("mutants");
-        Self { repository: repository.to_owned(), tree, build: target.to_owned(), seconds: 20 }
+        let base = target.join("mutants");
+        Self { repository: repository.to_owned(), tree: base.join("tree"), build: base.join("build"), seconds: 20 }
     }
 
     /// Copies what git knows of, as it lies in the work tree, and builds it without a fault: the control.
