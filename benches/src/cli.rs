@@ -97,6 +97,11 @@ impl Cli {
                 load::serve()
             }
             Command::Agent { arguments } => {
+                // Whoever started it holds the other end of its input, and nothing else tells that he is gone.
+                std::thread::spawn(|| {
+                    let _ = io::copy(&mut io::stdin(), &mut io::sink());
+                    std::process::exit(0);
+                });
                 let arguments = std::iter::once(OsString::from("juneau-agent")).chain(arguments);
                 // It has its own exit status, and ends by a signal.
                 let _ = juneau_agent::cli::main(juneau_agent::cli::Cli::parse_from(arguments));

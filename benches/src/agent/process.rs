@@ -63,7 +63,7 @@ impl Agent {
                 .arg(&self.manifests)
                 .arg("--cgroup")
                 .arg(&self.cgroup)
-                .stdin(Stdio::null())
+                .stdin(Stdio::piped())
                 .spawn()
                 .context("starting an agent")
         })?;
