@@ -174,8 +174,9 @@ impl Engine {
             problems.push(bpf_problem("map jn_generations", error));
         }
         self.counts.applies += 1;
-        // A full table does not mend itself by another start: what could be written is in force.
-        self.synced |= moved.is_ok();
+        // What could be written is in force, if every decision that rests on it is made anew: else the next
+        // application moves every generation.
+        self.synced = moved.is_ok();
         if problems.is_empty() {
             self.counts.lag = seen.elapsed();
         } else {
