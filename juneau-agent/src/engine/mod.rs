@@ -37,12 +37,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-/// Files of one change come together: wait for so long a silence …
-const QUIET: Duration = Duration::from_millis(1);
-/// … but no longer than this.
-const QUIET_LIMIT: Duration = Duration::from_millis(20);
+/// The files of one change come together: a look so long after the first finds them all, and another look what it missed.
+const FILES_LATER: Duration = Duration::from_millis(2);
 /// Devices change in bursts, our own attaching among them, and nothing about them is urgent.
-const NETWORK_QUIET: Duration = Duration::from_millis(100);
+const NETWORK_LATER: Duration = Duration::from_millis(100);
 /// Between two passes over the flow table.
 const SWEEP: Duration = Duration::from_secs(2);
 /// First and longest wait before a failed application is tried again.
@@ -103,6 +101,10 @@ pub(crate) struct Engine {
     /// Devices changed in a way that may change tables.
     dirty: bool,
     failpoints: Failpoints,
+    /// When manifests were seen to change, so long as nobody has looked since.
+    files_seen: Option<Instant>,
+    /// The same for devices, addresses and routes.
+    network_seen: Option<Instant>,
     retry: Option<Instant>,
     retry_wait: Duration,
     counts: Counts,
@@ -140,6 +142,8 @@ impl Engine {
             problems: Problems::default(),
             dirty: false,
             failpoints: failpoint::from_environment(),
+            files_seen: None,
+            network_seen: None,
             retry: None,
             retry_wait: RETRY.0,
             counts: Counts::default(),
@@ -156,13 +160,9 @@ impl Engine {
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let retry = self.retry;
-            let again = async {
-                match retry {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let files_due = at(self.files_seen.map(|seen| seen + FILES_LATER));
+            let network_due = at(self.network_seen.map(|seen| seen + NETWORK_LATER));
+            let retry_due = at(self.retry);
             tokio::select! {
                 () = &mut stop => return,
                 Some(call) = calls.recv() => {
@@ -174,15 +174,20 @@ impl Engine {
                     let _ = reply.send(self.sample());
                 }
                 Some(()) = file_changes.recv() => {
-                    let seen = Instant::now();
-                    settle(&mut file_changes, QUIET, QUIET_LIMIT).await;
-                    self.files_changed(seen).await;
+                    self.files_seen.get_or_insert_with(Instant::now);
                 }
                 Some(()) = network_changes.recv() => {
-                    settle(&mut network_changes, NETWORK_QUIET, NETWORK_QUIET * 10).await;
+                    self.network_seen.get_or_insert_with(Instant::now);
+                }
+                () = files_due => {
+                    let seen = self.files_seen.take().unwrap_or_else(Instant::now);
+                    self.files_changed(seen).await;
+                }
+                () = network_due => {
+                    self.network_seen = None;
                     self.network_changed().await;
                 }
-                () = again => {
+                () = retry_due => {
                     self.retry = None;
                     self.look_again().await;
                 }
@@ -221,7 +226,7 @@ impl Engine {
             pid: std::process::id(),
             generation: self.dataplane.as_ref().map_or(0, |dataplane| dataplane.load().generation),
             revision: self.counts.applies,
-            settled: self.synced && self.retry.is_none(),
+            settled: self.synced && self.retry.is_none() && self.files_seen.is_none(),
             underlay: self.underlay.clone(),
             problems: self.problems.list(),
             attachments,
@@ -229,8 +234,10 @@ impl Engine {
     }
 }
 
-/// Waits until hints stop coming.
-async fn settle(hints: &mut mpsc::Receiver<()>, quiet: Duration, limit: Duration) {
-    let end = Instant::now() + limit;
-    while Instant::now() < end && tokio::time::timeout(quiet, hints.recv()).await.is_ok() {}
+/// Waits for a moment; without one for ever.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
 }
