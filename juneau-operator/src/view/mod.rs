@@ -1,0 +1,84 @@
+//! Everything that exists, as the plan reads it.
+
+mod core;
+mod object;
+
+pub use self::core::{Namespace, Node, Pod};
+pub use object::{Kind, Object};
+
+use juneau_api::kinds;
+use juneau_api::view::ObjectName;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Everything that exists. Cluster-wide kinds are kept by name, the others by namespace and name.
+///
+/// Objects are shared: a clone of a view copies pointers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct View {
+    /// v1 Namespaces.
+    pub namespaces: BTreeMap<String, Arc<Namespace>>,
+    /// v1 Nodes.
+    pub nodes: BTreeMap<String, Arc<Node>>,
+    /// v1 Pods.
+    pub pods: BTreeMap<ObjectName, Arc<Pod>>,
+    /// Tenants' networks.
+    pub vpcs: BTreeMap<String, Arc<kinds::Vpc>>,
+    /// Their prefixes.
+    pub subnets: BTreeMap<String, Arc<kinds::Subnet>>,
+    /// Their routes.
+    pub route_tables: BTreeMap<String, Arc<kinds::RouteTable>>,
+    /// Interfaces of Pods.
+    pub network_interfaces: BTreeMap<ObjectName, Arc<kinds::NetworkInterface>>,
+    /// What holds addresses.
+    pub network_endpoints: BTreeMap<ObjectName, Arc<kinds::NetworkEndpoint>>,
+}
+
+impl View {
+    /// Puts an object in, in place of one with the same kind and name, if there is one.
+    pub fn insert(&mut self, object: Object) {
+        let key = object.name();
+        match object {
+            Object::Namespace(object) => drop(self.namespaces.insert(key.name, object)),
+            Object::Node(object) => drop(self.nodes.insert(key.name, object)),
+            Object::Pod(object) => drop(self.pods.insert(key, object)),
+            Object::Vpc(object) => drop(self.vpcs.insert(key.name, object)),
+            Object::Subnet(object) => drop(self.subnets.insert(key.name, object)),
+            Object::RouteTable(object) => drop(self.route_tables.insert(key.name, object)),
+            Object::NetworkInterface(object) => drop(self.network_interfaces.insert(key, object)),
+            Object::NetworkEndpoint(object) => drop(self.network_endpoints.insert(key, object)),
+        }
+    }
+
+    /// Takes an object out; whether it was there.
+    pub fn remove(&mut self, kind: Kind, name: &ObjectName) -> bool {
+        match kind {
+            Kind::Namespace => self.namespaces.remove(&name.name).is_some(),
+            Kind::Node => self.nodes.remove(&name.name).is_some(),
+            Kind::Pod => self.pods.remove(name).is_some(),
+            Kind::Vpc => self.vpcs.remove(&name.name).is_some(),
+            Kind::Subnet => self.subnets.remove(&name.name).is_some(),
+            Kind::RouteTable => self.route_tables.remove(&name.name).is_some(),
+            Kind::NetworkInterface => self.network_interfaces.remove(name).is_some(),
+            Kind::NetworkEndpoint => self.network_endpoints.remove(name).is_some(),
+        }
+    }
+
+    /// The object with this kind and name.
+    #[must_use]
+    pub fn get(&self, kind: Kind, name: &ObjectName) -> Option<Object> {
+        match kind {
+            Kind::Namespace => self.namespaces.get(&name.name).cloned().map(Object::Namespace),
+            Kind::Node => self.nodes.get(&name.name).cloned().map(Object::Node),
+            Kind::Pod => self.pods.get(name).cloned().map(Object::Pod),
+            Kind::Vpc => self.vpcs.get(&name.name).cloned().map(Object::Vpc),
+            Kind::Subnet => self.subnets.get(&name.name).cloned().map(Object::Subnet),
+            Kind::RouteTable => self.route_tables.get(&name.name).cloned().map(Object::RouteTable),
+            Kind::NetworkInterface => self.network_interfaces.get(name).cloned().map(Object::NetworkInterface),
+            Kind::NetworkEndpoint => self.network_endpoints.get(name).cloned().map(Object::NetworkEndpoint),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
