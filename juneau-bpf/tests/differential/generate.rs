@@ -101,6 +101,21 @@ fn collide(frame: &mut Frame, seeds: Seeds, random: &mut Random) {
     }
 }
 
+/// Another identification with which a header checksum that is changed in place carries into its last bit, or just does
+/// not. 0xfeff becomes 0 when the TTL goes down by one (RFC 1624, section 3); with 0xff00 and 0xff01 the sum of a
+/// congestion mark on ECT(0) and ECT(1) has to be folded twice.
+fn carry(frame: &mut Frame, random: &mut Random) {
+    const CHECKSUM: usize = 14 + 10;
+    if frame.fragment & 0x3fff != 0 || !random.chance(6) {
+        return;
+    }
+    let wanted: u32 = random.pick(&[0xfeff, 0xfeff, 0xfeff, 0xff00, 0xff01, 0xfefe, 0xfffe, 0]);
+    let bytes = frame.build();
+    let own = u32::from(u16::from_be_bytes([bytes[CHECKSUM], bytes[CHECKSUM + 1]]));
+    // In one's complement: what the checksum loses the identification gains.
+    frame.id = ((u32::from(frame.id) + own + (0xffff - wanted)) % 0xffff) as u16;
+}
+
 fn layer4(random: &mut Random, sent: &[Sent]) -> Layer4 {
     let (source, destination) = (random.pick(&PORTS), random.pick(&PORTS));
     let payload = payload(random);
@@ -215,6 +230,7 @@ pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent]) -> (Input, Opt
     let mut frame = Frame::new(source, destination, l4.clone()).macs(pod.mac(), pod.gateway_mac());
     vary(&mut frame, random);
     collide(&mut frame, seeds, random);
+    carry(&mut frame, random);
     let mut bytes = frame.build();
     let to = pods().into_iter().find(|other| other.tenant == pod.tenant && other.address() == destination);
     let about = Sent { from: pod, to, inner: bytes.clone(), layer4: l4, source, destination };
@@ -282,6 +298,7 @@ pub fn from_underlay(
     let mut frame = Frame::new(source, destination, l4.clone()).macs(source_mac, to.mac());
     vary(&mut frame, random);
     collide(&mut frame, seeds, random);
+    carry(&mut frame, random);
     let mut inner = frame.build();
     let about = Sent {
         from,
