@@ -129,6 +129,8 @@ static __always_inline int jn_icmp_answer(struct __sk_buff *skb, struct jn_conte
 		HEADERS = sizeof(struct jn_ethernet) + sizeof(struct jn_ipv4),
 		QUOTED = HEADERS + sizeof(struct jn_icmp),
 		LONGEST = sizeof(struct jn_ipv4) + JN_QUOTE_L4_MAX,
+		/* Longer than what stands in front of a pending checksum, also in a tunnel of the Pod's own. */
+		SPARE = 256,
 	};
 	__u32 quoted = context->packet.l4_length;
 	struct jn_ethernet *ethernet;
@@ -158,7 +160,12 @@ static __always_inline int jn_icmp_answer(struct __sk_buff *skb, struct jn_conte
 	__builtin_memset(context->quote, 0, sizeof(context->quote));
 	if (bpf_skb_load_bytes(skb, sizeof(*ethernet), context->quote, quoted))
 		return 0;
-	if (bpf_skb_change_tail(skb, QUOTED + quoted, 0))
+	/*
+	 * A checksum that is pending would be written into the quote by whoever completes it. The kernel forgets it, and
+	 * does not refuse to cut, when the bytes where it begins to count are taken off the front.
+	 */
+	if (bpf_skb_change_tail(skb, QUOTED + quoted + SPARE, 0) ||
+	    bpf_skb_adjust_room(skb, -SPARE, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO))
 		return 0;
 	jn_pull(skb, QUOTED, &data, &end);
 	if (data + QUOTED > end)

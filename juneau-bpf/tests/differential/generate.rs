@@ -47,13 +47,15 @@ const FLAGS: [u8; 12] = [
     TCP_SYN | TCP_FIN,
     TCP_FIN,
 ];
-const ODD_DESTINATIONS: [Ipv4Addr; 14] = [
+const ODD_DESTINATIONS: [Ipv4Addr; 16] = [
     Ipv4Addr::new(10, 0, 1, 1),
     Ipv4Addr::new(10, 0, 2, 1),
     Ipv4Addr::new(10, 0, 1, 99),
     Ipv4Addr::new(10, 0, 1, 255),
     Ipv4Addr::new(10, 9, 1, 1),
     Ipv4Addr::new(10, 9, 2, 2),
+    Ipv4Addr::new(10, 9, 3, 3),
+    Ipv4Addr::new(10, 9, 4, 4),
     Ipv4Addr::new(10, 8, 0, 1),
     Ipv4Addr::new(172, 16, 0, 1),
     Ipv4Addr::new(0, 0, 0, 1),
@@ -372,7 +374,12 @@ pub fn change(tables: &mut Tables, beginning: &Tables, random: &mut Random) {
                 endpoint.flags ^= EP_POLICY_READY;
             }
         }
-        1 => drop(tables.endpoints.remove(&key)),
+        1 => {
+            // Often the one that routes lead to.
+            let router = be32(Pod::router(pod.tenant).address());
+            let address = if random.chance(40) { router } else { key.address };
+            tables.endpoints.remove(&juneau_core::layout::EndpointKey { address, ..key });
+        }
         2 => drop(tables.interfaces.remove(&pod.ifindex())),
         3 => {
             let keys: Vec<_> = tables.routes.keys().copied().collect();

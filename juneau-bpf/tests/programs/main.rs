@@ -18,3 +18,4 @@ mod routers;
 mod run;
 mod speed;
 mod topology;
+mod transport;

@@ -4,18 +4,20 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod frames;
+mod pending;
+mod sums;
 mod world;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::time::Duration;
 
 use common::sandbox;
+use frames::{Frames, Offloads};
 use juneau_core::layout::{DEVICE_LENGTH, DEVICE_MAX, DEVICE_MTU, DEVICE_REFUSED};
 use juneau_core::verdict::Reason;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType};
 use world::{Net, Pod, VPC_INDEX, World, world};
 
 /// Nothing of this takes longer, even in emulation.
@@ -84,13 +86,15 @@ fn may_be_cut(pod: &Pod) {
 }
 
 fn offloads(net: &Net, device: &str, on: bool) {
+    for feature in ["rx", "tx", "tso", "gso", "gro"] {
+        ethtool(net, device, feature, on);
+    }
+}
+
+fn ethtool(net: &Net, device: &str, feature: &str, on: bool) {
     let state = if on { "on" } else { "off" };
-    net.enter(|| {
-        for feature in ["rx", "tx", "tso", "gso", "gro"] {
-            // Some devices have some of these fixed.
-            let _ = Command::new("ethtool").args(["-K", device, feature, state]).output().unwrap();
-        }
-    });
+    // Some devices have some of these fixed.
+    let _ = net.enter(|| Command::new("ethtool").args(["-K", device, feature, state]).output().unwrap());
 }
 
 /// A counter of a namespace's `/proc/net/snmp`.
@@ -104,9 +108,19 @@ fn snmp(net: &Net, protocol: &str, counter: &str) -> u64 {
 
 /// Packets that a device sent.
 fn transmitted(net: &Net, device: &str) -> u64 {
+    device_counter(net, device, 9)
+}
+
+/// Packets that a device got.
+fn received(net: &Net, device: &str) -> u64 {
+    device_counter(net, device, 1)
+}
+
+/// A column of a namespace's `/proc/net/dev`.
+fn device_counter(net: &Net, device: &str, column: usize) -> u64 {
     let text = net.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap());
     let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{device}:")).map(str::to_owned));
-    line.unwrap().split_whitespace().nth(9).unwrap().parse().unwrap()
+    line.unwrap().split_whitespace().nth(column).unwrap().parse().unwrap()
 }
 
 /// Same node, other node, other node and Subnet.
@@ -309,27 +323,16 @@ fn tagged_frames_end_at_the_pods_hook(world: &World) {
         frame
     };
     drop(client);
-    let packets = packet_socket(&from.net);
+    let packets = Frames::open(&from.net, "eth0");
     server.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     for tag in [&[0x81, 0, 0, 7][..], &[0x88, 0xa8, 0, 7], &[0x81, 0, 0, 0], &[0x88, 0xa8, 0, 7, 0x81, 0, 0, 8]] {
         let before = world.exits(Reason::Vlan);
-        nix::unistd::write(&packets, &frame(tag)).unwrap();
+        packets.send(&frame(tag), Offloads::default());
         assert_eq!(server.recv(&mut [0; 9]).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert_eq!(world.exits(Reason::Vlan), before + 1, "{tag:x?}");
     }
-    nix::unistd::write(&packets, &frame(&[])).unwrap();
+    packets.send(&frame(&[]), Offloads::default());
     assert_eq!(server.recv(&mut [0; 9]).unwrap(), 5);
-}
-
-/// A socket for whole frames on a Pod's device.
-fn packet_socket(net: &Net) -> OwnedFd {
-    net.enter(|| {
-        let socket = nix::sys::socket::socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), None).unwrap();
-        let mut all = nix::ifaddrs::getifaddrs().unwrap().filter(|interface| interface.interface_name == "eth0");
-        let address = all.find_map(|interface| interface.address?.as_link_addr().copied()).unwrap();
-        nix::sys::socket::bind(socket.as_raw_fd(), &address).unwrap();
-        socket
-    })
 }
 
 /// The world is used: a failing test shows which exits there were.

@@ -71,7 +71,7 @@ impl Pod {
         Ipv4Addr::new(a, b, c, 1)
     }
 
-    fn gateway_mac(&self) -> [u8; 6] {
+    pub fn gateway_mac(&self) -> [u8; 6] {
         [2, 0xee, 0, 0, 0, self.vni as u8]
     }
 }
@@ -84,10 +84,29 @@ pub struct World {
     pub believed_mtu: u16,
 }
 
+/// What the nodes are joined by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Underlay {
+    /// A veth, which hands over what is pending.
+    Veth,
+    /// A tunnel with checksums of its own, over a veth named `wire` that has no offloads.
+    Tunnel,
+}
+
 pub fn world(sandbox: &Sandbox) -> World {
+    world_over(sandbox, Underlay::Veth)
+}
+
+pub fn world_over(sandbox: &Sandbox, underlay: Underlay) -> World {
     let nets = [Net::current(), Net::new()];
-    ip("link add underlay type veth peer name other");
-    ip(&format!("link set other netns {} name underlay", nets[1].path()));
+    let name = if underlay == Underlay::Veth { "underlay" } else { "wire" };
+    ip(&format!("link add {name} type veth peer name other"));
+    ip(&format!("link set other netns {} name {name}", nets[1].path()));
+    if underlay == Underlay::Tunnel {
+        for (index, net) in nets.iter().enumerate() {
+            net.enter(|| tunnel(index));
+        }
+    }
     let nodes = nets.into_iter().enumerate().map(|(index, net)| node(sandbox, index, net));
     let nodes: [Node; 2] = nodes.collect::<Vec<_>>().try_into().ok().unwrap();
     let places = [(0, [10, 0, 1, 2]), (0, [10, 0, 1, 3]), (1, [10, 0, 1, 4]), (1, [10, 0, 2, 5])];
@@ -102,6 +121,17 @@ pub fn world(sandbox: &Sandbox) -> World {
         node.net.enter(|| node.dataplane.attach_pod(&pod.host, pod.ifindex)).unwrap();
     }
     world
+}
+
+fn tunnel(index: usize) {
+    let address = |index: usize| Ipv4Addr::new(198, 51, 100, index as u8 + 1);
+    ip(&format!("addr add {}/24 dev wire", address(index)));
+    ip(&format!("link set wire mtu {} up", UNDERLAY_MTU + 50));
+    let (local, remote) = (address(index), address(1 - index));
+    ip(&format!("link add underlay type vxlan id 1 local {local} remote {remote} dstport 4790 udpcsum"));
+    crate::offloads(&Net::current(), "wire", false);
+    // What is put together has sums of another kind.
+    crate::offloads(&Net::current(), "underlay", false);
 }
 
 fn node(sandbox: &Sandbox, index: usize, net: Net) -> Node {
