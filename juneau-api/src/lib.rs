@@ -4,7 +4,11 @@
 //! plain model of `juneau-core` and what is wrong into named problems.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod access;
+pub mod annotations;
+pub mod conditions;
 pub mod kinds;
+pub mod names;
 pub mod normalise;
 pub mod source;
 pub mod view;

@@ -3,12 +3,26 @@
 //! With the feature `kube` (on by default) each root type implements kube's `Resource` and `CustomResourceExt`;
 //! without it they are the same types with serde alone. Names in JSON are those of the API, byte for byte.
 
+mod allocation_claim;
+mod allocation_lease;
+mod allocation_pool;
+mod duration;
 mod network_endpoint;
 mod network_interface;
+pub mod reason;
 mod route_table;
 mod subnet;
 mod vpc;
 
+pub use allocation_claim::{
+    AllocationClaim, AllocationClaimSpec, AllocationClaimStatus, AllocationFilter, AllocationValue, ClaimPhase,
+    PoolRef, ResourceRef,
+};
+pub use allocation_lease::{AllocationLease, AllocationLeaseSpec, AllocationLeaseStatus, ClaimRef, LeasePhase};
+pub use allocation_pool::{
+    AllocationPool, AllocationPoolSpec, AllocationPoolStatus, IpRange, IpSpace, NumberRange, PoolStrategy, PoolType,
+};
+pub use duration::{DurationError, parse_duration};
 pub use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 pub use network_endpoint::{
     Attachment, EndpointKind, EndpointPodRef, NetworkEndpoint, NetworkEndpointSpec, NetworkEndpointStatus,
@@ -17,7 +31,7 @@ pub use network_interface::{
     EffectiveSecurityGroup, InterfacePhase, InterfacePodRef, InterfaceRoute, InterfaceRule, NetworkInterface,
     NetworkInterfaceSpec, NetworkInterfaceStatus, RetainWhile,
 };
-pub use route_table::{Route, RouteTable, RouteTableSpec, RouteTableStatus, Via, ViaType, VpnReference};
+pub use route_table::{RejectedRoute, Route, RouteTable, RouteTableSpec, RouteTableStatus, Via, ViaType, VpnReference};
 pub use subnet::{Subnet, SubnetNetworkAcl, SubnetSpec, SubnetStatus};
 pub use vpc::{EndpointPool, ServiceProvider, Vpc, VpcService, VpcSpec, VpcStatus};
 

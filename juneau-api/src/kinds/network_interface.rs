@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
         shortname = "iface",
         shortname = "nwinterface",
         shortname = "nwiface",
+        shortname = "nic",
         status = "NetworkInterfaceStatus",
         derive = "Default",
         derive = "PartialEq",

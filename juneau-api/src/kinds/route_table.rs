@@ -115,6 +115,19 @@ pub struct VpnReference {
     pub name: String,
 }
 
+/// A route that is left out. It costs itself alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RejectedRoute {
+    /// Its destination, as the spec has it.
+    pub dst: String,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, and what to do.
+    pub message: String,
+}
+
 /// What a RouteTable is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
@@ -123,6 +136,9 @@ pub struct RouteTableStatus {
     /// The routes in force, automatic ones among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
+    /// Routes of the spec that are left out, each with its reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rejected_routes: Vec<RejectedRoute>,
     /// The table's number.
     #[serde(default, rename = "tableID", skip_serializing_if = "Option::is_none")]
     pub table_id: Option<u32>,

@@ -34,6 +34,10 @@ pub struct SubnetSpec {
     /// Its NetworkACL.
     #[serde(default, rename = "networkACL", skip_serializing_if = "Option::is_none")]
     pub network_acl: Option<String>,
+    /// How long the address of a Pod that is gone rests before another Pod gets it, as a duration; absent: 60 s. It is
+    /// used at once when the Subnet has no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<String>,
 }
 
 /// What a Subnet is.
@@ -59,6 +63,9 @@ pub struct SubnetStatus {
     /// The NetworkACL in force.
     #[serde(default, rename = "networkACL", skip_serializing_if = "Option::is_none")]
     pub network_acl: Option<SubnetNetworkAcl>,
+    /// The largest packet that its Pods may send, in bytes: what the underlay carries less 50.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
     /// `Ready`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

@@ -61,7 +61,7 @@ fn definitions_have_the_names_that_users_type() {
             super::NetworkInterface::crd(),
             "Namespaced",
             "networkinterfaces",
-            vec!["interface", "iface", "nwinterface", "nwiface"],
+            vec!["interface", "iface", "nwinterface", "nwiface", "nic"],
             vec!["Node", "Subnet", "L2Network", "ElasticIP", "Address", "Phase"],
         ),
         (

@@ -1,10 +1,10 @@
 //! A tenant's network.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use serde::{Deserialize, Serialize};
 
 /// What a VPC shall be.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(
     feature = "kube",
     derive(schemars::JsonSchema, kube::CustomResource),
@@ -31,6 +31,10 @@ pub struct VpcSpec {
     /// Addresses for VpcEndpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_pool: Option<EndpointPool>,
+    /// Namespaces whose Pods and Services may enter this VPC, by their labels; absent: all, or none when the operator
+    /// requires a binding; `{}`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_namespaces: Option<LabelSelector>,
 }
 
 /// How a VPC takes part in Services.

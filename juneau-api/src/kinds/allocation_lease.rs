@@ -1,0 +1,107 @@
+//! A value that is taken. Its name says which one, so that two holders of one value cannot be.
+
+use super::{AllocationValue, PoolRef, RetainWhile};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde::{Deserialize, Serialize};
+
+/// Which value is taken, and by whom. Written by the operator, never by tenants.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "kube",
+    derive(schemars::JsonSchema, kube::CustomResource),
+    kube(
+        group = "juneau.loutres.me",
+        version = "v1alpha1",
+        kind = "AllocationLease",
+        plural = "allocationleases",
+        status = "AllocationLeaseStatus",
+        derive = "Default",
+        derive = "PartialEq",
+        doc = "One value of a pool that is taken. It may outlive its claim.",
+        printcolumn = r#"{"name":"Pool","type":"string","jsonPath":".spec.poolRef.name"}"#,
+        printcolumn = r#"{"name":"Claim","type":"string","jsonPath":".spec.claimRef.name"}"#,
+        printcolumn = r#"{"name":"Number","type":"integer","jsonPath":".spec.value.number"}"#,
+        printcolumn = r#"{"name":"IP","type":"string","jsonPath":".spec.value.ip"}"#,
+        printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+        printcolumn = r#"{"name":"ExpiresAt","type":"date","jsonPath":".status.expiresAt"}"#
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct AllocationLeaseSpec {
+    /// The pool that the value is of.
+    pub pool_ref: PoolRef,
+    /// The value.
+    pub value: AllocationValue,
+    /// Who has it, or had it last.
+    pub claim_ref: ClaimRef,
+    /// When the holder went; absent: it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_deletion_timestamp: Option<Time>,
+    /// How long the value stays reserved after that, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<i64>,
+    /// Keeps the value while that object exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retain_while: Option<RetainWhile>,
+}
+
+/// The claim that holds a value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimRef {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+}
+
+/// How far a lease is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
+pub enum LeasePhase {
+    /// Its holder is there.
+    #[default]
+    Active,
+    /// Its holder is gone, and the value is kept for it.
+    Retained,
+    /// The value is free again.
+    Released,
+    /// The time that it was kept for is over.
+    Expired,
+    /// A phase that this version does not know.
+    #[serde(other)]
+    #[cfg_attr(feature = "kube", schemars(skip))]
+    Unknown,
+}
+
+/// What a lease is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AllocationLeaseStatus {
+    /// How far it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<LeasePhase>,
+    /// When it expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Time>,
+    /// When the object of `retainWhile` was seen to be gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retain_released_at: Option<Time>,
+    /// `Ready`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// The generation that the status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
+
+#[cfg(not(feature = "kube"))]
+super::plain_root!(
+    /// One value of a pool that is taken. It may outlive its claim.
+    AllocationLease,
+    AllocationLeaseSpec,
+    AllocationLeaseStatus
+);
