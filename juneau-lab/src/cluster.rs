@@ -2,7 +2,7 @@
 
 use ipnet::Ipv4Net;
 use juneau_api::kinds::{Route, ViaType};
-use juneau_api::view::{ObjectName, View};
+use juneau_api::view::{Text, View};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -62,37 +62,41 @@ impl From<&View> for Cluster {
     fn from(view: &View) -> Self {
         let nodes = view.nodes.iter().filter_map(|(name, item)| {
             let address = item.object.internal_ips.iter().find_map(|text| text.parse().ok())?;
-            Some((name.clone(), address))
+            Some((name.to_string(), address))
         });
-        let pods = view.pods.iter().filter_map(|(name, item)| {
-            let pod = &item.object;
-            if pod.host_network {
-                return None;
-            }
-            Some((name.to_string(), wanted_pod(view, name, &pod.uid, pod.node_name.as_ref()?)))
+        let pods = view.workloads.iter().flat_map(|(namespace, inside)| {
+            inside.pods.iter().filter_map(move |(name, item)| {
+                let pod = &item.object;
+                if pod.host_network {
+                    return None;
+                }
+                let wanted = wanted_pod(view, namespace, name, &pod.uid, pod.node.as_ref()?);
+                Some((format!("{namespace}/{name}"), wanted))
+            })
         });
         Self { nodes: nodes.collect(), pods: pods.collect() }
     }
 }
 
-fn wanted_pod(view: &View, name: &ObjectName, uid: &str, node: &str) -> Pod {
-    let endpoint = view.network_endpoints.iter().find(|(key, item)| {
-        let of_pod = item.object.spec.pod_ref.as_ref();
-        key.namespace == name.namespace && of_pod.is_some_and(|pod| pod.name == name.name && pod.interface == INTERFACE)
-    });
-    let spec = endpoint.map(|(_, item)| &item.object.spec);
-    let subnet = spec.and_then(|spec| view.subnets.get(spec.subnet.as_ref()?)).map(|item| &item.object.spec);
+fn wanted_pod(view: &View, namespace: &str, name: &str, uid: &str, node: &str) -> Pod {
+    let inside = view.workloads.get(namespace);
+    let endpoint = inside
+        .into_iter()
+        .flat_map(|inside| inside.network_endpoints.values())
+        .find(|item| item.object.pod.as_ref().is_some_and(|pod| *pod.name == *name && *pod.interface == *INTERFACE));
+    let endpoint = endpoint.map(|item| &*item.object);
+    let subnet = endpoint.and_then(|endpoint| view.subnets.get(endpoint.subnet.as_ref()?)).map(|item| &*item.object);
     let table = subnet.and_then(|subnet| view.route_tables.get(subnet.route_table.as_ref().unwrap_or(&subnet.vpc)));
-    let routes = table.and_then(|item| item.object.status.as_ref()).map(|status| status.routes.as_slice());
-    let address = |text: &String| text.split('/').next()?.parse().ok();
+    let routes = table.map(|item| item.object.routes.as_slice());
+    let address = |text: &Text| text.split('/').next()?.parse().ok();
     Pod {
-        namespace: name.namespace.clone(),
-        name: name.name.clone(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
         uid: uid.to_owned(),
         node: node.to_owned(),
-        vpc: subnet.map(|subnet| subnet.vpc.clone()),
-        address: spec.and_then(|spec| spec.address.as_ref()).and_then(address),
-        mac: spec.and_then(|spec| spec.mac_address.clone()),
+        vpc: subnet.map(|subnet| subnet.vpc.to_string()),
+        address: endpoint.and_then(|endpoint| endpoint.address.as_ref()).and_then(address),
+        mac: endpoint.and_then(|endpoint| endpoint.mac.as_deref()).map(str::to_owned),
         routes: routes.unwrap_or_default().iter().filter_map(|route| wanted_route(view, route)).collect(),
     }
 }
@@ -103,7 +107,8 @@ fn wanted_route(view: &View, route: &Route) -> Option<(Ipv4Net, Target)> {
         ViaType::Connected => Some((prefix, Target::Connected)),
         ViaType::Endpoint => {
             let target = route.via.endpoint_name.as_ref()?;
-            view.network_endpoints.keys().any(|key| key.name == *target).then_some((prefix, Target::Router))
+            let exists = view.workloads.values().any(|inside| inside.network_endpoints.contains_key(target.as_str()));
+            exists.then_some((prefix, Target::Router))
         }
         _ => None,
     }

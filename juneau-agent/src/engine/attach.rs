@@ -153,7 +153,7 @@ impl Engine {
     /// How the Pod's interface is to be, by its objects.
     fn find_wiring(&self, sandbox: &Sandbox) -> Result<Wiring, Failure> {
         let name = format!("{}/{}.{INTERFACE}", sandbox.namespace, sandbox.name);
-        let Some(endpoint) = self.model.endpoints.values().find(|endpoint| endpoint.name == name) else {
+        let Some(endpoint) = self.objects.model().endpoints.values().find(|endpoint| endpoint.name == name) else {
             return Err(self.not_now(sandbox, "there is no such endpoint"));
         };
         if endpoint.node != self.options.node {
@@ -163,7 +163,7 @@ impl Engine {
                 "attach the Pod on its own node",
             ));
         }
-        let Some(subnet) = self.model.subnets.get(&endpoint.subnet) else {
+        let Some(subnet) = self.objects.model().subnets.get(&endpoint.subnet) else {
             return Err(self.not_now(sandbox, "its Subnet is not usable"));
         };
         let (IpAddr::V4(address), IpAddr::V4(gateway)) = (endpoint.address, subnet.gateway) else {

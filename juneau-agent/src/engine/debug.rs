@@ -97,7 +97,8 @@ impl Engine {
     pub(super) fn endpoints(&self) -> Result<Endpoints, Failure> {
         let held = self.dataplane()?.tables().map_err(unreadable)?.snapshot().map_err(unreadable)?;
         let names: BTreeMap<(u32, IpAddr), &str> = self
-            .model
+            .objects
+            .model()
             .endpoints
             .iter()
             .map(|((vpc, address), endpoint)| ((vpc.get(), *address), endpoint.name.as_str()))

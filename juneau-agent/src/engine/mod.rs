@@ -23,10 +23,10 @@ use crate::options::Options;
 use crate::protocol::{Failure, Method, Status, Underlay};
 use crate::server::Call;
 use files::Files;
+use juneau_api::normalise::Normaliser;
 use juneau_api::source::directory::DirectorySource;
 use juneau_bpf::failpoint::Failpoints;
 use juneau_bpf::{Dataplane, NodeConfig, Sweeper};
-use juneau_core::model::Model;
 use juneau_core::tables::Tables;
 use node::Ways;
 use pods::Pods;
@@ -37,8 +37,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-/// The files of one change come together: a look so long after the first finds them all, and another look what it missed.
-const FILES_LATER: Duration = Duration::from_millis(2);
 /// Devices change in bursts, our own attaching among them, and nothing about them is urgent.
 const NETWORK_LATER: Duration = Duration::from_millis(100);
 /// Between two passes over the flow table.
@@ -86,7 +84,7 @@ pub(crate) struct Engine {
     underlay: Option<Underlay>,
     ways: Ways,
     pods: Pods,
-    model: Model,
+    objects: Normaliser,
     /// What the tables hold, as far as we wrote or read it.
     mirror: Tables,
     /// What they held at the start and must keep until every object was read once.
@@ -103,6 +101,8 @@ pub(crate) struct Engine {
     failpoints: Failpoints,
     /// When manifests were seen to change, so long as nobody has looked since.
     files_seen: Option<Instant>,
+    /// Until when nobody looks at them, since somebody just has.
+    files_rest: Instant,
     /// The same for devices, addresses and routes.
     network_seen: Option<Instant>,
     retry: Option<Instant>,
@@ -133,7 +133,7 @@ impl Engine {
             underlay: None,
             ways: Ways::default(),
             pods: Pods::default(),
-            model: Model::default(),
+            objects: Normaliser::new(options.node.as_str()),
             mirror: Tables::default(),
             adopted: None,
             read: false,
@@ -143,6 +143,7 @@ impl Engine {
             dirty: false,
             failpoints: failpoint::from_environment(),
             files_seen: None,
+            files_rest: Instant::now(),
             network_seen: None,
             retry: None,
             retry_wait: RETRY.0,
@@ -160,7 +161,7 @@ impl Engine {
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let files_due = at(self.files_seen.map(|seen| seen + FILES_LATER));
+            let files_due = at(self.files_seen.map(|seen| seen.max(self.files_rest)));
             let network_due = at(self.network_seen.map(|seen| seen + NETWORK_LATER));
             let retry_due = at(self.retry);
             tokio::select! {
@@ -181,7 +182,10 @@ impl Engine {
                 }
                 () = files_due => {
                     let seen = self.files_seen.take().unwrap_or_else(Instant::now);
+                    let begun = Instant::now();
                     self.files_changed(seen).await;
+                    // However fast files change, half of the time is for others.
+                    self.files_rest = Instant::now() + begun.elapsed();
                 }
                 () = network_due => {
                     self.network_seen = None;

@@ -80,7 +80,7 @@ impl Engine {
     /// The node's InternalIP, as its object tells.
     fn internal_ip(&self) -> Result<Ipv4Addr, Problem> {
         let name = &self.options.node;
-        match self.model.nodes.get(name).map(|node| node.internal_ip) {
+        match self.objects.model().nodes.get(name).map(|node| node.internal_ip) {
             Some(IpAddr::V4(address)) => Ok(address),
             Some(IpAddr::V6(address)) => Err(Problem::new(
                 format!("Node/{name}"),

@@ -5,7 +5,6 @@ use super::problems::Finder;
 use super::{Engine, Instant, apply};
 use crate::pod::{INTERFACE, Subject};
 use crate::protocol::Attachment;
-use juneau_api::normalise::normalise;
 use juneau_core::compile::{NodeContext, compile};
 use juneau_core::id::{VpcId, VpcIndex};
 use juneau_core::layout::{EndpointKey, MacKey};
@@ -20,11 +19,15 @@ impl Engine {
     pub(super) async fn files_changed(&mut self, seen: Instant) {
         self.files.renew_if_lost();
         let before = self.own_address();
-        self.read_objects();
-        if self.own_address() != before || self.dataplane.is_none() {
+        let changed = self.read_objects();
+        let unprepared = self.own_address() != before || self.dataplane.is_none();
+        if unprepared {
             self.prepare_node(true).await;
         }
-        self.apply(seen).await;
+        // Most looks that follow one another find nothing more.
+        if changed || unprepared || !self.synced {
+            self.apply(seen).await;
+        }
     }
 
     /// Devices, addresses or routes may have changed. Our own attaching makes most of these events, so nothing is
@@ -63,19 +66,22 @@ impl Engine {
     }
 
     fn own_address(&self) -> Option<IpAddr> {
-        self.model.nodes.get(&self.options.node).map(|node| node.internal_ip)
+        self.objects.model().nodes.get(&self.options.node).map(|node| node.internal_ip)
     }
 
-    /// Reads what changed in the directory. What cannot be read stays as it was.
-    pub(super) fn read_objects(&mut self) {
+    /// Reads what changed in the directory. What cannot be read stays as it was. Whether anything may be other than
+    /// before.
+    pub(super) fn read_objects(&mut self) -> bool {
         match self.source.read() {
             Ok(snapshot) => {
-                let (model, problems) = normalise(&snapshot.view, &self.options.node);
+                let known = (self.read, self.complete);
                 self.complete = snapshot.unknown == 0;
                 self.read = true;
-                self.model = model;
-                self.problems.set(Finder::Objects, snapshot.problems.into_iter().chain(problems));
+                let changed = self.objects.update(&snapshot.view) || known != (self.read, self.complete);
+                let of_objects = self.objects.problems().iter().cloned();
+                self.problems.set(Finder::Objects, snapshot.problems.into_iter().chain(of_objects));
                 self.problems.set(Finder::Directory, []);
+                changed
             }
             Err(error) => {
                 let problem = Problem::new(
@@ -84,6 +90,7 @@ impl Engine {
                     "make it a directory that the agent may read; what was read before stays in force",
                 );
                 self.problems.set(Finder::Directory, [problem]);
+                false
             }
         }
     }
@@ -108,7 +115,7 @@ impl Engine {
 
     /// Finds the ways to other nodes, new ones or `all`.
     async fn find_ways(&mut self, all: bool) {
-        let others = self.model.nodes.iter().filter(|(name, _)| **name != self.options.node);
+        let others = self.objects.model().nodes.iter().filter(|(name, _)| **name != self.options.node);
         let vteps: BTreeSet<Ipv4Addr> = others
             .filter_map(|(_, node)| match node.internal_ip {
                 IpAddr::V4(address) => Some(address),
@@ -119,7 +126,7 @@ impl Engine {
             Ok(changed) => {
                 self.dirty |= changed;
                 let names: BTreeMap<IpAddr, &String> =
-                    self.model.nodes.iter().map(|(name, node)| (node.internal_ip, name)).collect();
+                    self.objects.model().nodes.iter().map(|(name, node)| (node.internal_ip, name)).collect();
                 let name = |vtep: Ipv4Addr| {
                     names.get(&IpAddr::V4(vtep)).map_or_else(|| vtep.to_string(), |name| (*name).clone())
                 };
@@ -149,7 +156,7 @@ impl Engine {
         node.paths = self.ways.paths(underlay);
         node.vpc_indices = vpc_indices(&self.mirror);
         let attachments = self.attachments();
-        let (wanted, problems) = compile(&self.model, &node, &attachments);
+        let (wanted, problems) = compile(self.objects.model(), &node, &attachments);
         self.problems.set(Finder::Compile, problems);
         self.write(&wanted, seen);
     }
@@ -207,7 +214,7 @@ impl Engine {
 
     /// Names of this node's endpoints by the Pod's subject.
     pub(super) fn names_by_subject(&self) -> BTreeMap<Subject, &str> {
-        let here = self.model.endpoints.values().filter(|endpoint| endpoint.node == self.options.node);
+        let here = self.objects.model().endpoints.values().filter(|endpoint| endpoint.node == self.options.node);
         here.filter_map(|endpoint| {
             let (namespace, pod) = endpoint.name.strip_suffix(INTERFACE)?.strip_suffix('.')?.split_once('/')?;
             Some((Subject::new(namespace, pod), endpoint.name.as_str()))

@@ -1,24 +1,73 @@
 //! Endpoints: only those that Pod, NetworkInterface, Node and Subnet agree about.
 
+use super::context::Context;
 use super::networks::Usable;
-use super::{Normaliser, Wrong, by_age, missing, parse, wrong};
-use crate::kinds::{self, EndpointKind};
-use crate::view::{Item, ObjectName};
+use super::{Wrong, by_age, missing, parse, problem, wrong};
+use crate::kinds::EndpointKind;
+use crate::view::{self, Item, PodReference, View, Workloads};
 use core::net::IpAddr;
-use juneau_core::id::{IdError, Identity, MacAddr, Vni};
-use juneau_core::model::Endpoint;
+use juneau_core::id::{IdError, Identity, MacAddr, Vni, VpcId};
+use juneau_core::model::{Endpoint, Node, Problem};
 use std::collections::BTreeMap;
 
-impl Normaliser<'_> {
-    pub(super) fn endpoints(&mut self) {
-        let view = self.view;
-        let mut macs: BTreeMap<(Vni, MacAddr), &ObjectName> = BTreeMap::new();
-        for (name, item) in by_age(&view.network_endpoints, |e| e.metadata.creation_timestamp.as_ref()) {
-            if matches!(item.object.spec.kind, EndpointKind::Node | EndpointKind::ServiceNAT) {
-                continue;
+/// The VPC whose endpoint something would be; none if its Subnet cannot be used. Endpoints of one owner compete for
+/// addresses with each other and with nobody else.
+pub(super) type Owner = Option<VpcId>;
+
+/// Who owns an endpoint.
+pub(super) fn owner(context: &Context, endpoint: &view::NetworkEndpoint) -> Owner {
+    endpoint.subnet.as_ref().and_then(|name| context.subnets.get(name)).map(|subnet| subnet.vpc)
+}
+
+/// What endpoints are judged by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Judge<'a> {
+    pub(super) view: &'a View,
+    pub(super) context: &'a Context,
+    /// Usable nodes by name.
+    pub(super) nodes: &'a BTreeMap<String, Node>,
+}
+
+/// Where an endpoint stands.
+#[derive(Debug, Clone, Copy)]
+struct Place<'a> {
+    namespace: &'a str,
+    workloads: &'a Workloads,
+    name: &'a str,
+    item: &'a Item<view::NetworkEndpoint>,
+}
+
+impl core::fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl<'a> Judge<'a> {
+    /// All endpoints of an owner that can be used, and what is wrong with the others. `namespaces` are those that may
+    /// hold any.
+    pub(super) fn endpoints(
+        &self,
+        owner: Owner,
+        namespaces: impl Iterator<Item = &'a str>,
+    ) -> (BTreeMap<(VpcId, IpAddr), Endpoint>, Vec<Problem>) {
+        let mut places = Vec::new();
+        for namespace in namespaces {
+            let Some(workloads) = self.view.workloads.get(namespace) else { continue };
+            for (name, item) in &workloads.network_endpoints {
+                let programmed = !matches!(item.object.kind, EndpointKind::Node | EndpointKind::ServiceNAT);
+                if programmed && self::owner(self.context, &item.object) == owner {
+                    places.push(Place { namespace, workloads, name, item });
+                }
             }
-            let endpoint = self.endpoint(name, item).and_then(|endpoint| {
-                if let Some(holder) = self.model.endpoints.get(&(endpoint.vpc, endpoint.address)) {
+        }
+        by_age(&mut places, |place| place.item.object.created.as_ref());
+        let mut endpoints: BTreeMap<(VpcId, IpAddr), Endpoint> = BTreeMap::new();
+        let mut macs: BTreeMap<(Vni, MacAddr), Place<'_>> = BTreeMap::new();
+        let mut problems = Vec::new();
+        for place in places {
+            let endpoint = self.endpoint(place).and_then(|endpoint| {
+                if let Some(holder) = endpoints.get(&(endpoint.vpc, endpoint.address)) {
                     return Err(wrong(
                         format!("address {} is NetworkEndpoint/{}'s already", endpoint.address, holder.name),
                         "give each endpoint of a VPC an address of its own",
@@ -32,39 +81,40 @@ impl Normaliser<'_> {
                     None => Ok(endpoint),
                 }
             });
+            let mut complain = |wrong| problems.push(problem(format!("NetworkEndpoint/{place}"), place.item, wrong));
             match endpoint {
                 Ok(endpoint) => {
-                    if !endpoint.policy_ready && !self.is_closed(item) {
-                        let wrong = wrong(
+                    if !endpoint.policy_ready && !self.is_closed(place.item) {
+                        complain(wrong(
                             "SecurityGroups are not programmed yet; the endpoint is closed",
                             "remove spec.securityGroups of its NetworkInterface, or wait for a version that knows them",
-                        );
-                        self.problem(format!("NetworkEndpoint/{name}"), item, wrong);
+                        ));
                     }
-                    macs.insert((endpoint.subnet, endpoint.mac), name);
-                    self.model.endpoints.insert((endpoint.vpc, endpoint.address), endpoint);
+                    macs.insert((endpoint.subnet, endpoint.mac), place);
+                    endpoints.insert((endpoint.vpc, endpoint.address), endpoint);
                 }
-                Err(wrong) => self.problem(format!("NetworkEndpoint/{name}"), item, wrong),
+                Err(wrong) => complain(wrong),
             }
         }
+        (endpoints, problems)
     }
 
     /// Whether its Subnet is closed, which is told there.
-    fn is_closed(&self, item: &Item<kinds::NetworkEndpoint>) -> bool {
-        let subnet = item.object.spec.subnet.as_deref().unwrap_or_default();
-        self.subnets.get(subnet).is_some_and(|subnet| subnet.closed)
+    fn is_closed(&self, item: &Item<view::NetworkEndpoint>) -> bool {
+        let subnet = item.object.subnet.as_deref().unwrap_or_default();
+        self.context.subnets.get(subnet).is_some_and(|subnet| subnet.closed)
     }
 
-    fn endpoint(&self, name: &ObjectName, item: &Item<kinds::NetworkEndpoint>) -> Result<Endpoint, Wrong> {
-        let spec = &item.object.spec;
-        if spec.kind == EndpointKind::Unknown {
+    fn endpoint(&self, place: Place<'_>) -> Result<Endpoint, Wrong> {
+        let object = &*place.item.object;
+        if object.kind == EndpointKind::Unknown {
             return Err(wrong("spec.kind is none that is known", "use Pod, Node or ServiceNAT"));
         }
-        let subnet_name = network(spec)?;
+        let subnet_name = network(object)?;
         let subnet =
-            *self.subnets.get(subnet_name).ok_or_else(|| missing("Subnet", subnet_name, &self.view.subnets))?;
-        let address = endpoint_address(spec.address.as_deref(), subnet_name, subnet)?;
-        let mac = spec.mac_address.as_deref().ok_or_else(|| wrong("has no MAC address", "set spec.macAddress"))?;
+            *self.context.subnets.get(subnet_name).ok_or_else(|| missing("Subnet", subnet_name, &self.view.subnets))?;
+        let address = endpoint_address(object.address.as_deref(), subnet_name, subnet)?;
+        let mac = object.mac.as_deref().ok_or_else(|| wrong("has no MAC address", "set spec.macAddress"))?;
         let mac: MacAddr = mac.parse().map_err(|error: IdError| {
             wrong(format!("spec.macAddress: {error}"), "set a locally administered one, as in 02:00:0a:00:01:0a")
         })?;
@@ -74,98 +124,91 @@ impl Normaliser<'_> {
                 "give the endpoint a MAC address of its own",
             ));
         }
-        let pod = spec.pod_ref.as_ref().ok_or_else(|| wrong("has no podRef", "set spec.podRef"))?;
-        self.check_pod(name, &spec.node_name, pod)?;
-        let interface = self.check_interface(name, spec, pod, subnet_name, address)?;
-        if !self.model.nodes.contains_key(&spec.node_name) {
-            return Err(missing("Node", &spec.node_name, &self.view.nodes));
+        let pod = object.pod.as_ref().ok_or_else(|| wrong("has no podRef", "set spec.podRef"))?;
+        check_pod(place, pod)?;
+        let interface = check_interface(place, pod, subnet_name, address)?;
+        if !self.nodes.contains_key(&*object.node) {
+            return Err(missing("Node", &object.node, &self.view.nodes));
         }
         Ok(Endpoint {
-            name: name.to_string(),
+            name: place.to_string(),
             vpc: subnet.vpc,
             subnet: subnet.vni,
             address,
             mac,
-            node: spec.node_name.clone(),
+            node: object.node.to_string(),
             identity: Identity::NO_GROUPS,
-            policy_ready: interface.security_groups.is_empty() && !subnet.closed,
-            pod: pod.uid.clone(),
-            origin: item.origin.to_string(),
+            policy_ready: !interface.has_groups && !subnet.closed,
+            pod: pod.uid.to_string(),
+            origin: place.item.origin.to_string(),
         })
-    }
-
-    fn check_pod(&self, name: &ObjectName, node: &str, wanted: &kinds::EndpointPodRef) -> Result<(), Wrong> {
-        let derived = format!("{}.{}", wanted.name, wanted.interface);
-        if name.name != derived {
-            return Err(wrong(
-                format!("is not named after its Pod and interface, {derived}"),
-                format!("name it {derived}, or correct spec.podRef"),
-            ));
-        }
-        let pod_name = ObjectName::new(name.namespace.as_str(), wanted.name.as_str());
-        let create = format!("create Pod/{pod_name}, or remove the endpoint");
-        let pod = self.view.pods.get(&pod_name);
-        let pod = &pod.ok_or_else(|| wrong(format!("Pod/{pod_name} does not exist"), create))?.object;
-        if pod.host_network {
-            return Err(wrong(
-                format!("Pod/{pod_name} is in its node's own network"),
-                "remove the endpoint, or hostNetwork of the Pod",
-            ));
-        }
-        let pairs = [
-            ("uid", "podRef.uid", pod.uid.as_str(), wanted.uid.as_str()),
-            ("node", "nodeName", pod.node_name.as_deref().unwrap_or_default(), node),
-        ];
-        agree(&format!("Pod/{pod_name}"), pairs)
-    }
-
-    fn check_interface(
-        &self,
-        name: &ObjectName,
-        spec: &kinds::NetworkEndpointSpec,
-        pod: &kinds::EndpointPodRef,
-        subnet: &str,
-        address: IpAddr,
-    ) -> Result<&kinds::NetworkInterfaceSpec, Wrong> {
-        let interface = self.view.network_interfaces.get(name).ok_or_else(|| {
-            wrong(
-                format!("NetworkInterface/{name} does not exist"),
-                format!("create NetworkInterface/{name}, or remove the endpoint"),
-            )
-        })?;
-        let interface = &interface.object;
-        let other = &interface.spec;
-        let pairs = [
-            ("Pod's uid", "podRef.uid", other.pod_ref.uid.as_str(), pod.uid.as_str()),
-            ("Pod", "podRef.name", other.pod_ref.name.as_str(), pod.name.as_str()),
-            ("interface", "podRef.interface", other.pod_ref.interface.as_str(), pod.interface.as_str()),
-            ("node", "nodeName", other.node_name.as_str(), spec.node_name.as_str()),
-            ("Subnet", "subnet", other.subnet.as_deref().unwrap_or_default(), subnet),
-        ];
-        agree(&format!("NetworkInterface/{name}"), pairs)?;
-        let status = interface.status.as_ref().and_then(|status| status.address.as_deref());
-        let allocated = status.ok_or_else(|| {
-            wrong(
-                format!("NetworkInterface/{name} has no address"),
-                format!("set status.address of NetworkInterface/{name}"),
-            )
-        })?;
-        let (allocated, _) = parse::address(allocated)
-            .map_err(|(message, remedy)| wrong(format!("NetworkInterface/{name} status.address: {message}"), remedy))?;
-        if allocated != address {
-            return Err(wrong(
-                format!("NetworkInterface/{name} has the address {allocated}, not {address}"),
-                "give both the same address",
-            ));
-        }
-        Ok(other)
     }
 }
 
+fn check_pod(place: Place<'_>, wanted: &PodReference) -> Result<(), Wrong> {
+    let parts = place.name.strip_prefix(&*wanted.name).and_then(|rest| rest.strip_prefix('.'));
+    if parts != Some(&*wanted.interface) {
+        let derived = format!("{}.{}", wanted.name, wanted.interface);
+        return Err(wrong(
+            format!("is not named after its Pod and interface, {derived}"),
+            format!("name it {derived}, or correct spec.podRef"),
+        ));
+    }
+    let object = || format!("Pod/{}/{}", place.namespace, wanted.name);
+    let pod = place.workloads.pods.get(&wanted.name).ok_or_else(|| {
+        wrong(format!("{} does not exist", object()), format!("create {}, or remove the endpoint", object()))
+    })?;
+    let pod = &pod.object;
+    if pod.host_network {
+        return Err(wrong(
+            format!("{} is in its node's own network", object()),
+            "remove the endpoint, or hostNetwork of the Pod",
+        ));
+    }
+    let pairs = [
+        ("uid", "podRef.uid", &*pod.uid, &*wanted.uid),
+        ("node", "nodeName", pod.node.as_deref().unwrap_or_default(), &*place.item.object.node),
+    ];
+    agree(object, pairs)
+}
+
+fn check_interface<'a>(
+    place: Place<'a>,
+    pod: &PodReference,
+    subnet: &str,
+    address: IpAddr,
+) -> Result<&'a view::NetworkInterface, Wrong> {
+    let object = || format!("NetworkInterface/{place}");
+    let interface = place.workloads.network_interfaces.get(place.name).ok_or_else(|| {
+        wrong(format!("{} does not exist", object()), format!("create {}, or remove the endpoint", object()))
+    })?;
+    let other = &*interface.object;
+    let pairs = [
+        ("Pod's uid", "podRef.uid", &*other.pod.uid, &*pod.uid),
+        ("Pod", "podRef.name", &*other.pod.name, &*pod.name),
+        ("interface", "podRef.interface", &*other.pod.interface, &*pod.interface),
+        ("node", "nodeName", &*other.node, &*place.item.object.node),
+        ("Subnet", "subnet", other.subnet.as_deref().unwrap_or_default(), subnet),
+    ];
+    agree(object, pairs)?;
+    let allocated = other
+        .address
+        .as_deref()
+        .ok_or_else(|| wrong(format!("{} has no address", object()), format!("set status.address of {}", object())))?;
+    let (allocated, _) = parse::address(allocated)
+        .map_err(|(message, remedy)| wrong(format!("{} status.address: {message}", object()), remedy))?;
+    if allocated != address {
+        return Err(wrong(
+            format!("{} has the address {allocated}, not {address}", object()),
+            "give both the same address",
+        ));
+    }
+    Ok(other)
+}
+
 /// The Subnet, which is the only network that is programmed.
-fn network(spec: &kinds::NetworkEndpointSpec) -> Result<&str, Wrong> {
-    let set = |text: &'_ Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
-    match (spec.subnet.as_deref().filter(|name| !name.is_empty()), set(&spec.l2_network), set(&spec.external_network)) {
+fn network(object: &view::NetworkEndpoint) -> Result<&str, Wrong> {
+    match (object.subnet.as_deref(), object.has_l2_network, object.has_external_network) {
         (Some(subnet), false, false) => Ok(subnet),
         (None, true, false) => Err(wrong("L2Networks are not programmed yet", "use a Subnet")),
         (None, false, true) => Err(wrong("ExternalNetworks are not programmed yet", "use a Subnet")),
@@ -202,12 +245,14 @@ fn endpoint_address(text: Option<&str>, name: &str, subnet: Usable) -> Result<Ip
 }
 
 /// Compares fields of another object with those of the endpoint: {what, the endpoint's field, theirs, ours}.
-fn agree<const N: usize>(object: &str, pairs: [(&str, &str, &str, &str); N]) -> Result<(), Wrong> {
+fn agree<const N: usize>(object: impl Fn() -> String, pairs: [(&str, &str, &str, &str); N]) -> Result<(), Wrong> {
     for (what, field, theirs, ours) in pairs {
         if theirs.is_empty() {
+            let object = object();
             return Err(wrong(format!("{object} has no {what}"), format!("set it in {object}")));
         }
         if theirs != ours {
+            let object = object();
             return Err(wrong(
                 format!("{object} has the {what} {theirs:?}, not {ours:?}"),
                 format!("correct spec.{field}, or {object}"),

@@ -4,54 +4,200 @@
 //! [`normalise`] is pure and never fails. A bad object costs itself and what rests on it alone. Of two objects that
 //! claim one thing (a number, an address, a prefix) the older has it, and among those of one age, or of none, the first
 //! by name; so a newcomer never disturbs what works.
+//!
+//! A [`Normaliser`] yields the same for one view after another, and computes only what may have changed: nodes, VPCs,
+//! route tables and Subnets all together; endpoints by VPC, because those of one VPC compete with each other alone;
+//! routes by table. Each such piece is always made as a whole, by the functions that make it the first time.
 
+mod context;
 mod endpoints;
 mod networks;
 mod nodes;
 mod parse;
 mod routes;
+mod stale;
 
-use crate::view::{Item, Time, View};
-use juneau_core::id::{TableId, Vni, VpcId};
-use juneau_core::model::{Model, Problem};
-use std::collections::BTreeMap;
+use crate::view::{Item, Items, Text, Time, View};
+use context::{Context, Networks};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use endpoints::{Judge, Owner};
+use juneau_core::id::VpcId;
+use juneau_core::model::{Endpoint, Model, Problem};
+use routes::Router;
+use stale::Stale;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-/// What the steps share.
-struct Normaliser<'v> {
-    view: &'v View,
+/// Keeps the model of the latest view.
+#[derive(Debug)]
+pub struct Normaliser {
+    node: Text,
+    /// What the rest was made of; none before the first.
+    view: Option<View>,
+    context: Context,
     model: Model,
     problems: Vec<Problem>,
-    /// Usable VPCs by name.
-    vpcs: BTreeMap<&'v str, VpcId>,
-    /// Usable route tables by name.
-    tables: BTreeMap<&'v str, (TableId, VpcId)>,
-    /// Usable Subnets by name.
-    subnets: BTreeMap<&'v str, networks::Usable>,
-    /// Usable Subnets by VPC.
-    subnets_of: BTreeMap<VpcId, Vec<Vni>>,
+    /// Who owns endpoints of a namespace.
+    owners: BTreeMap<Text, BTreeSet<Owner>>,
+    /// What is wrong with endpoints, by their owner.
+    of_endpoints: BTreeMap<Owner, Vec<Problem>>,
+    /// What is wrong with routes, by table.
+    of_routes: BTreeMap<Text, OfRoutes>,
+}
+
+#[derive(Debug)]
+struct OfRoutes {
+    problems: Vec<Problem>,
+    looks_outside: bool,
+}
+
+impl Normaliser {
+    /// Nothing exists yet, as the node `node` sees it.
+    #[must_use]
+    pub fn new(node: impl Into<Text>) -> Self {
+        Self {
+            node: node.into(),
+            view: None,
+            context: Context::default(),
+            model: Model::default(),
+            problems: Vec::new(),
+            owners: BTreeMap::new(),
+            of_endpoints: BTreeMap::new(),
+            of_routes: BTreeMap::new(),
+        }
+    }
+
+    /// The model of the latest view.
+    #[must_use]
+    pub const fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// What is wrong with the objects of the latest view.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Takes in what exists now. Whether anything may be other than before.
+    pub fn update(&mut self, view: &View) -> bool {
+        let before = self.view.replace(view.clone());
+        let mut stale = match &before {
+            None => Stale::everything(),
+            Some(before) => Stale::by_parts(before, view),
+        };
+        let context_before = stale.context.then(|| self.renew_context(view, before.as_ref(), &mut stale));
+        let empty = View::default();
+        let old = (before.as_ref().unwrap_or(&empty), context_before.as_ref().unwrap_or(&self.context));
+        stale.workloads(old, (view, &self.context));
+        if stale.is_nothing() {
+            return false;
+        }
+        self.renew_owners(view, &stale);
+        if stale.all_endpoints {
+            stale.owners.extend(self.owners.values().flatten().copied());
+            stale.owners.extend(self.of_endpoints.keys().copied());
+        }
+        for owner in &stale.owners {
+            self.renew_endpoints(view, *owner);
+        }
+        self.renew_routes(view, &stale);
+        let of_endpoints = self.of_endpoints.values().flatten();
+        let of_routes = self.of_routes.values().flat_map(|routes| &routes.problems);
+        self.problems = self.context.problems.iter().chain(of_endpoints).chain(of_routes).cloned().collect();
+        self.problems.sort();
+        true
+    }
+
+    /// Makes nodes, VPCs, tables and Subnets anew, and notes what rests on those that are others now. Yields what was.
+    fn renew_context(&mut self, view: &View, before: Option<&View>, stale: &mut Stale) -> Context {
+        let (mut model, context) = Networks::normalise(view, &self.node);
+        stale.compare((before, &self.context, &self.model), (view, &context, &model));
+        model.endpoints = std::mem::take(&mut self.model.endpoints);
+        for (name, (id, _)) in context.tables.iter().filter(|(name, _)| !stale.tables.contains(*name)) {
+            let (Some(table), Some(known)) = (model.tables.get_mut(id), self.model.tables.get_mut(id)) else {
+                continue;
+            };
+            debug_assert_eq!(table.name, **name);
+            table.routes = std::mem::take(&mut known.routes);
+        }
+        self.of_routes.retain(|name, _| context.tables.contains_key(name));
+        self.model = model;
+        std::mem::replace(&mut self.context, context)
+    }
+
+    /// Notes anew who owns endpoints of the namespaces that changed.
+    fn renew_owners(&mut self, view: &View, stale: &Stale) {
+        for namespace in &stale.namespaces {
+            match view.workloads.get(namespace) {
+                Some(workloads) => {
+                    let endpoints = workloads.network_endpoints.values();
+                    let owners = endpoints.map(|item| endpoints::owner(&self.context, &item.object)).collect();
+                    self.owners.insert(Arc::clone(namespace), owners);
+                }
+                None => drop(self.owners.remove(namespace)),
+            }
+        }
+    }
+
+    fn renew_endpoints(&mut self, view: &View, owner: Owner) {
+        let judge = Judge { view, context: &self.context, nodes: &self.model.nodes };
+        let namespaces = self.owners.iter().filter(|(_, owners)| owners.contains(&owner)).map(|(name, _)| &**name);
+        let (endpoints, problems) = judge.endpoints(owner, namespaces);
+        if let Some(vpc) = owner {
+            replace(&mut self.model.endpoints, vpc, endpoints);
+        }
+        if problems.is_empty() {
+            self.of_endpoints.remove(&owner);
+        } else {
+            self.of_endpoints.insert(owner, problems);
+        }
+    }
+
+    fn renew_routes(&mut self, view: &View, stale: &Stale) {
+        for (name, (id, vpc)) in &self.context.tables {
+            let looks_outside = self.of_routes.get(name).is_some_and(|routes| routes.looks_outside);
+            if !(stale.tables.contains(name) || stale.owners.contains(&Some(*vpc)) || looks_outside) {
+                continue;
+            }
+            let (Some(item), Some(table)) = (view.route_tables.get(name), self.model.tables.get_mut(id)) else {
+                continue;
+            };
+            let routed = Router::new(view, &self.context, &self.model.endpoints, *vpc).routes(name, item);
+            table.routes = routed.routes;
+            let (problems, looks_outside) = (routed.problems, routed.looks_outside);
+            if problems.is_empty() {
+                self.of_routes.remove(name);
+            } else {
+                self.of_routes.insert(Arc::clone(name), OfRoutes { problems, looks_outside });
+            }
+        }
+    }
+}
+
+/// Puts a VPC's endpoints in place of those that it had.
+fn replace(all: &mut BTreeMap<(VpcId, IpAddr), Endpoint>, vpc: VpcId, mut wanted: BTreeMap<(VpcId, IpAddr), Endpoint>) {
+    let first = (vpc, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let last = (vpc, IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)));
+    let mut gone = Vec::new();
+    for (key, endpoint) in all.range_mut(first..=last) {
+        match wanted.remove(key) {
+            Some(wanted) => *endpoint = wanted,
+            None => gone.push(*key),
+        }
+    }
+    for key in gone {
+        all.remove(&key);
+    }
+    all.append(&mut wanted);
 }
 
 /// The model of a view, and what is wrong with its objects, as the node `node` sees it.
 #[must_use]
 pub fn normalise(view: &View, node: &str) -> (Model, Vec<Problem>) {
-    let mut normaliser = Normaliser {
-        view,
-        model: Model::default(),
-        problems: Vec::new(),
-        vpcs: BTreeMap::new(),
-        tables: BTreeMap::new(),
-        subnets: BTreeMap::new(),
-        subnets_of: BTreeMap::new(),
-    };
-    normaliser.nodes(node);
-    normaliser.vpcs();
-    normaliser.tables();
-    normaliser.subnets();
-    normaliser.endpoints();
-    normaliser.routes();
-    let Normaliser { model, mut problems, .. } = normaliser;
-    problems.sort();
-    (model, problems)
+    let mut normaliser = Normaliser::new(node);
+    normaliser.update(view);
+    (normaliser.model, normaliser.problems)
 }
 
 /// A message and a remedy.
@@ -62,31 +208,32 @@ fn wrong(message: impl Into<String>, remedy: impl Into<String>) -> Wrong {
     (message.into(), remedy.into())
 }
 
-impl Normaliser<'_> {
-    fn problem<T>(&mut self, object: String, item: &Item<T>, (message, remedy): Wrong) {
-        self.problems.push(Problem::new(object, message, remedy).at(item.origin.to_string()));
-    }
+/// The same as a problem of an object.
+fn problem<T>(object: String, item: &Item<T>, (message, remedy): Wrong) -> Problem {
+    Problem::new(object, message, remedy).at(item.origin.to_string())
 }
 
-/// Objects by age, then by name: who comes first has what both claim.
-fn by_age<K: Ord, T>(objects: &BTreeMap<K, Item<T>>, created: impl Fn(&T) -> Option<&Time>) -> Vec<(&K, &Item<T>)> {
-    let mut all: Vec<_> = objects.iter().collect();
-    // The sort is stable, and the map is in the order of names. Without a time an object is younger than any with one.
-    all.sort_by(|(_, a), (_, b)| {
-        let (a, b) = (created(&a.object), created(&b.object));
+/// Sorts objects by age: who comes first has what both claim. Those of one age stay in their order.
+fn by_age<T>(objects: &mut [T], created: impl Fn(&T) -> Option<&Time>) {
+    // Without a time an object is younger than any with one.
+    objects.sort_by(|a, b| {
+        let (a, b) = (created(a), created(b));
         a.is_none().cmp(&b.is_none()).then_with(|| a.map(|time| time.0).cmp(&b.map(|time| time.0)))
     });
+}
+
+/// Objects by age, then by name.
+fn oldest_first<T>(objects: &Items<T>, created: impl Fn(&T) -> Option<&Time>) -> Vec<(&Text, &Item<T>)> {
+    let mut all: Vec<_> = objects.iter().collect();
+    by_age(&mut all, |(_, item)| created(&item.object));
     all
 }
 
 /// `Vpc/red does not exist`, or `cannot be used` when it is there but something is wrong with it.
-fn missing<T>(kind: &str, name: &str, objects: &BTreeMap<String, Item<T>>) -> Wrong {
+fn missing<T>(kind: &str, name: &str, objects: &Items<T>) -> Wrong {
     if objects.contains_key(name) {
         wrong(format!("{kind}/{name} cannot be used"), format!("mend {kind}/{name} first"))
     } else {
         wrong(format!("{kind}/{name} does not exist"), format!("create {kind}/{name}, or name another"))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,15 +1,15 @@
 //! VPCs, the numbers of route tables, and Subnets.
 
-use super::{Normaliser, Wrong, by_age, missing, parse, wrong};
-use crate::kinds;
-use crate::view::Item;
+use super::context::Networks;
+use super::{Wrong, missing, oldest_first, parse, wrong};
+use crate::view::{self, Item, Text};
 use core::net::IpAddr;
 use ipnet::IpNet;
 use juneau_core::id::{MacAddr, TableId, Vni, VpcId};
 use juneau_core::model::{RouteTable, Subnet, Vpc};
 
 /// A Subnet that endpoints may be in.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Usable {
     pub(super) vni: Vni,
     pub(super) vpc: VpcId,
@@ -23,14 +23,14 @@ pub(super) struct Usable {
 /// The VPC that all nodes and untouched Pods are in.
 const DEFAULT_VPC: &str = "default";
 
-impl<'v> Normaliser<'v> {
+impl Networks<'_> {
     pub(super) fn vpcs(&mut self) {
         let view = self.view;
-        for (name, item) in by_age(&view.vpcs, |vpc| vpc.metadata.creation_timestamp.as_ref()) {
+        for (name, item) in oldest_first(&view.vpcs, |vpc| vpc.created.as_ref()) {
             match self.vpc_id(name, item) {
                 Ok(id) => {
-                    self.vpcs.insert(name, id);
-                    let vpc = Vpc { id, name: name.clone(), origin: item.origin.to_string() };
+                    self.vpcs.insert(Text::clone(name), id);
+                    let vpc = Vpc { id, name: name.to_string(), origin: item.origin.to_string() };
                     self.model.vpcs.insert(id, vpc);
                 }
                 Err(wrong) => self.problem(format!("Vpc/{name}"), item, wrong),
@@ -38,9 +38,8 @@ impl<'v> Normaliser<'v> {
         }
     }
 
-    fn vpc_id(&self, name: &str, item: &Item<kinds::Vpc>) -> Result<VpcId, Wrong> {
-        let number = item.object.status.as_ref().and_then(|status| status.vpc_id);
-        let number = number.ok_or_else(|| wrong("has no number", "set status.vpcID"))?;
+    fn vpc_id(&self, name: &str, item: &Item<view::Vpc>) -> Result<VpcId, Wrong> {
+        let number = item.object.id.ok_or_else(|| wrong("has no number", "set status.vpcID"))?;
         let free = "set status.vpcID to a free number of 2 to 16777215";
         let id = VpcId::new(number).map_err(|error| wrong(error.to_string(), free))?;
         if id.get() == 1 && name != DEFAULT_VPC {
@@ -54,12 +53,12 @@ impl<'v> Normaliser<'v> {
 
     pub(super) fn tables(&mut self) {
         let view = self.view;
-        for (name, item) in by_age(&view.route_tables, |table| table.metadata.creation_timestamp.as_ref()) {
+        for (name, item) in oldest_first(&view.route_tables, |table| table.created.as_ref()) {
             match self.table(item) {
                 Ok((id, vpc)) => {
-                    self.tables.insert(name, (id, vpc));
+                    self.tables.insert(Text::clone(name), (id, vpc));
                     let origin = item.origin.to_string();
-                    let table = RouteTable { id, name: name.clone(), vpc, routes: Vec::new(), origin };
+                    let table = RouteTable { id, name: name.to_string(), vpc, routes: Vec::new(), origin };
                     self.model.tables.insert(id, table);
                 }
                 Err(wrong) => self.problem(format!("RouteTable/{name}"), item, wrong),
@@ -67,10 +66,9 @@ impl<'v> Normaliser<'v> {
         }
     }
 
-    fn table(&self, item: &Item<kinds::RouteTable>) -> Result<(TableId, VpcId), Wrong> {
-        let vpc = self.vpc_named(&item.object.spec.vpc)?;
-        let number = item.object.status.as_ref().and_then(|status| status.table_id);
-        let number = number.ok_or_else(|| wrong("has no number", "set status.tableID"))?;
+    fn table(&self, item: &Item<view::RouteTable>) -> Result<(TableId, VpcId), Wrong> {
+        let vpc = self.vpc_named(&item.object.vpc)?;
+        let number = item.object.id.ok_or_else(|| wrong("has no number", "set status.tableID"))?;
         let free = "set status.tableID to a number that no other RouteTable has, from 1 on";
         let id = TableId::new(number).map_err(|error| wrong(error.to_string(), free))?;
         match self.model.tables.get(&id) {
@@ -85,7 +83,7 @@ impl<'v> Normaliser<'v> {
 
     pub(super) fn subnets(&mut self) {
         let view = self.view;
-        for (name, item) in by_age(&view.subnets, |subnet| subnet.metadata.creation_timestamp.as_ref()) {
+        for (name, item) in oldest_first(&view.subnets, |subnet| subnet.created.as_ref()) {
             let object = || format!("Subnet/{name}");
             let usable = match self.subnet(item) {
                 Ok(usable) => usable,
@@ -114,17 +112,17 @@ impl<'v> Normaliser<'v> {
             };
             let Usable { vni, vpc, prefix, gateway, gateway_mac, .. } = usable;
             let origin = item.origin.to_string();
-            let subnet = Subnet { vni, name: name.clone(), vpc, prefix, gateway, gateway_mac, table, origin };
+            let subnet = Subnet { vni, name: name.to_string(), vpc, prefix, gateway, gateway_mac, table, origin };
             self.model.subnets.insert(vni, subnet);
             self.subnets_of.entry(vpc).or_default().push(vni);
-            self.subnets.insert(name, usable);
+            self.subnets.insert(Text::clone(name), usable);
         }
     }
 
-    fn subnet(&self, item: &Item<kinds::Subnet>) -> Result<Usable, Wrong> {
-        let spec = &item.object.spec;
-        let vpc = self.vpc_named(&spec.vpc)?;
-        let prefix = parse::prefix(&spec.cidr)
+    fn subnet(&self, item: &Item<view::Subnet>) -> Result<Usable, Wrong> {
+        let object = &item.object;
+        let vpc = self.vpc_named(&object.vpc)?;
+        let prefix = parse::prefix(&object.cidr)
             .map_err(|((message, remedy), _)| wrong(format!("spec.cidr: {message}"), remedy))?;
         if let IpNet::V4(v4) = prefix
             && !(16..=28).contains(&v4.prefix_len())
@@ -149,14 +147,13 @@ impl<'v> Normaliser<'v> {
                 "use a prefix that no other Subnet of the VPC covers, or another VPC",
             ));
         }
-        let status = item.object.status.clone().unwrap_or_default();
-        let number = status.vni.ok_or_else(|| wrong("has no VNI", "set status.vni"))?;
+        let number = object.vni.ok_or_else(|| wrong("has no VNI", "set status.vni"))?;
         let free = "set status.vni to a free number of 2 to 16777215";
         let vni = Vni::new(number).map_err(|error| wrong(error.to_string(), free))?;
         if let Some(holder) = self.model.subnets.get(&vni) {
             return Err(wrong(format!("VNI {vni} is Subnet/{}'s already", holder.name), free));
         }
-        let gateway = status.gateway.ok_or_else(|| wrong("has no gateway", "set status.gateway"))?;
+        let gateway = object.gateway.as_deref().ok_or_else(|| wrong("has no gateway", "set status.gateway"))?;
         let first = "set status.gateway to the first host of the prefix";
         let gateway: IpAddr =
             gateway.parse().map_err(|_| wrong(format!("status.gateway: {gateway:?} is not an address"), first))?;
@@ -164,28 +161,24 @@ impl<'v> Normaliser<'v> {
         if ![Some(gateway), parse::next(gateway)].iter().flatten().all(|address| parse::is_host(prefix, *address)) {
             return Err(wrong(format!("status.gateway: {gateway} is not one of the hosts of {prefix}"), first));
         }
-        let gateway_mac = status.gateway_mac.ok_or_else(|| wrong("has no gatewayMAC", "set status.gatewayMAC"))?;
+        let gateway_mac =
+            object.gateway_mac.as_deref().ok_or_else(|| wrong("has no gatewayMAC", "set status.gatewayMAC"))?;
         let gateway_mac: MacAddr = gateway_mac.parse().map_err(|error: juneau_core::id::IdError| {
             wrong(format!("status.gatewayMAC: {error}"), "set a locally administered one, as in 02:00:00:00:00:01")
         })?;
-        let closed = spec.network_acl.as_deref().is_some_and(|name| !name.is_empty());
-        Ok(Usable { vni, vpc, prefix, gateway, gateway_mac, closed })
+        Ok(Usable { vni, vpc, prefix, gateway, gateway_mac, closed: object.has_acl })
     }
 
     /// The table that a Subnet names, else its VPC's main one.
-    fn table_of(&self, item: &Item<kinds::Subnet>, vpc: VpcId) -> Result<TableId, Wrong> {
-        let spec = &item.object.spec;
-        let main = || {
-            let status = self.view.vpcs.get(&spec.vpc).and_then(|vpc| vpc.object.status.as_ref());
-            status.and_then(|status| status.main_route_table.as_deref()).filter(|name| !name.is_empty())
-        };
-        let named = spec.route_table.as_deref().filter(|name| !name.is_empty());
-        let name = named.or_else(main).unwrap_or(&spec.vpc);
+    fn table_of(&self, item: &Item<view::Subnet>, vpc: VpcId) -> Result<TableId, Wrong> {
+        let object = &item.object;
+        let main = || self.view.vpcs.get(&object.vpc).and_then(|vpc| vpc.object.main_route_table.as_ref());
+        let name = object.route_table.as_ref().or_else(main).unwrap_or(&object.vpc);
         match self.tables.get(name) {
             Some((id, owner)) if *owner == vpc => Ok(*id),
             Some(_) => Err(wrong(
                 format!("RouteTable/{name} is another VPC's"),
-                format!("name a RouteTable of Vpc/{}", spec.vpc),
+                format!("name a RouteTable of Vpc/{}", object.vpc),
             )),
             None => Err(missing("RouteTable", name, &self.view.route_tables)),
         }

@@ -1,15 +1,17 @@
 //! Nodes: their InternalIP is their VTEP.
 
-use super::{Normaliser, by_age, parse, wrong};
+use super::context::Networks;
+use super::{oldest_first, parse, wrong};
+use crate::view::Text;
 use core::net::IpAddr;
 use juneau_core::model::{Node, Problem};
 use std::collections::BTreeMap;
 
-impl Normaliser<'_> {
+impl Networks<'_> {
     pub(super) fn nodes(&mut self, own: &str) {
         let view = self.view;
         let mut holders: BTreeMap<IpAddr, &str> = BTreeMap::new();
-        for (name, item) in by_age(&view.nodes, |node| node.created.as_ref()) {
+        for (name, item) in oldest_first(&view.nodes, |node| node.created.as_ref()) {
             let result = internal_ip(&item.object.internal_ips).and_then(|address| match holders.get(&address) {
                 Some(holder) => Err(wrong(
                     format!("InternalIP {address} is Node/{holder}'s as well"),
@@ -20,7 +22,7 @@ impl Normaliser<'_> {
             match result {
                 Ok(internal_ip) => {
                     holders.insert(internal_ip, name);
-                    self.model.nodes.insert(name.clone(), Node { internal_ip, origin: item.origin.to_string() });
+                    self.model.nodes.insert(name.to_string(), Node { internal_ip, origin: item.origin.to_string() });
                 }
                 Err(wrong) => self.problem(format!("Node/{name}"), item, wrong),
             }
@@ -36,7 +38,7 @@ impl Normaliser<'_> {
 }
 
 /// The first address that is IPv4, else the first.
-fn internal_ip(addresses: &[String]) -> Result<IpAddr, super::Wrong> {
+fn internal_ip(addresses: &[Text]) -> Result<IpAddr, super::Wrong> {
     let mut chosen: Option<IpAddr> = None;
     for text in addresses {
         let address: IpAddr = text.parse().map_err(|_| {

@@ -113,7 +113,7 @@ pub fn identify(value: &Value) -> Result<Key, Box<Rejected>> {
         return Err(Box::new(Rejected::Kind(name, problem)));
     };
     if kind.is_namespaced() && name.namespace.is_empty() {
-        "default".clone_into(&mut name.namespace);
+        name.namespace = "default".into();
     }
     let key = Key { kind, name };
     if !kind.is_namespaced() && !key.name.namespace.is_empty() {
@@ -153,17 +153,21 @@ pub fn object(mut value: Value) -> Read {
     if key.kind.is_namespaced()
         && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
     {
-        metadata.insert("namespace".to_owned(), Value::String(key.name.namespace.clone()));
+        metadata.insert("namespace".to_owned(), Value::String(key.name.namespace.to_string()));
     }
     let object = match key.kind {
         Kind::Namespace => strict::<kinds::Namespace>(value).map(|o| Object::Namespace(Arc::new(o.into()))),
         Kind::Node => strict::<kinds::Node>(value).map(|o| Object::Node(Arc::new(o.into()))),
         Kind::Pod => strict::<kinds::Pod>(value).map(|o| Object::Pod(Arc::new(o.into()))),
-        Kind::Vpc => strict(value).map(|o| Object::Vpc(Arc::new(o))),
-        Kind::Subnet => strict(value).map(|o| Object::Subnet(Arc::new(o))),
-        Kind::RouteTable => strict(value).map(|o| Object::RouteTable(Arc::new(o))),
-        Kind::NetworkInterface => strict(value).map(|o| Object::NetworkInterface(Arc::new(o))),
-        Kind::NetworkEndpoint => strict(value).map(|o| Object::NetworkEndpoint(Arc::new(o))),
+        Kind::Vpc => strict::<kinds::Vpc>(value).map(|o| Object::Vpc(Arc::new(o.into()))),
+        Kind::Subnet => strict::<kinds::Subnet>(value).map(|o| Object::Subnet(Arc::new(o.into()))),
+        Kind::RouteTable => strict::<kinds::RouteTable>(value).map(|o| Object::RouteTable(Arc::new(o.into()))),
+        Kind::NetworkInterface => {
+            strict::<kinds::NetworkInterface>(value).map(|o| Object::NetworkInterface(Arc::new(o.into())))
+        }
+        Kind::NetworkEndpoint => {
+            strict::<kinds::NetworkEndpoint>(value).map(|o| Object::NetworkEndpoint(Arc::new(o.into())))
+        }
     };
     match object {
         Ok(object) => Ok((key, object)),

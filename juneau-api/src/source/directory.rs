@@ -6,9 +6,9 @@
 //! begin with a dot count, so a writer makes a temporary file `.name` and renames it.
 
 use super::decode::{self, Rejected};
-use crate::view::{Key, Object, Origin, View};
+use crate::view::{Key, Kind, Object, ObjectName, Origin, Part, Text, Texts, View};
 use juneau_core::model::Problem;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -44,6 +44,11 @@ pub struct Snapshot {
 #[derive(Debug, Clone, Default)]
 pub struct Directory {
     files: BTreeMap<PathBuf, File>,
+    /// What they say together. A part of it is made anew when a file changed what it says there.
+    view: View,
+    /// Objects that stand in several files, by part.
+    doubles: BTreeMap<Part, Vec<Problem>>,
+    texts: Texts,
     hashes: RandomState,
 }
 
@@ -68,10 +73,12 @@ impl Directory {
 
     /// Takes in what became of some files; the others stay as they are.
     pub fn update(&mut self, changes: BTreeMap<PathBuf, Change>) {
+        let mut changed = BTreeSet::new();
         for (path, change) in changes {
             match change {
                 Change::Removed => {
-                    self.files.remove(&path);
+                    let file = self.files.remove(&path).unwrap_or_default();
+                    changed.extend(file.objects.keys().map(Key::part));
                 }
                 Change::Unreadable(reason) => {
                     let name = path.display().to_string();
@@ -84,26 +91,30 @@ impl Directory {
                     let content = self.hashes.hash_one(&bytes);
                     let file = self.files.entry(path).or_default();
                     if file.content != Some(content) {
-                        file.load(&name, &bytes);
+                        file.load(&name, &bytes, &mut self.texts, &mut changed);
                         file.content = Some(content);
                     }
                 }
             }
         }
+        for part in changed {
+            self.renew(part);
+        }
+        self.texts.tidy();
     }
 
-    /// What exists, and what is wrong. An object that stands in several places is taken from the first file by name.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        let mut snapshot = Snapshot::default();
+    /// Makes a part of the view from what the files say. An object that stands in several places is taken from the
+    /// first file by name.
+    fn renew(&mut self, part: Part) {
+        self.view.clear(&part);
+        let mut doubles = Vec::new();
         for (path, file) in &self.files {
-            let name: Arc<str> = path.display().to_string().into();
-            snapshot.problems.extend(file.problems.iter().cloned());
-            snapshot.unknown += file.unknown;
-            for (key, (object, document)) in &file.objects {
-                let origin = Origin { file: Arc::clone(&name), document: *document };
-                if let Err(first) = snapshot.view.insert(&key.name, object, origin.clone()) {
-                    snapshot.problems.push(
+            let mut name: Option<Text> = None;
+            for (key, (object, document)) in file.part(&part) {
+                let name = name.get_or_insert_with(|| path.display().to_string().into());
+                let origin = Origin { file: Arc::clone(name), document: *document };
+                if let Err(first) = self.view.insert(&key.name, object, origin.clone()) {
+                    doubles.push(
                         Problem::new(
                             key.to_string(),
                             format!("stands in {first} as well, which is the one in force"),
@@ -114,11 +125,44 @@ impl Directory {
                 }
             }
         }
-        snapshot
+        if doubles.is_empty() {
+            self.doubles.remove(&part);
+        } else {
+            self.doubles.insert(part, doubles);
+        }
+    }
+
+    /// What exists, and what is wrong.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let of_files = self.files.values().flat_map(|file| &file.problems);
+        Snapshot {
+            view: self.view.clone(),
+            problems: of_files.chain(self.doubles.values().flatten()).cloned().collect(),
+            unknown: self.files.values().map(|file| file.unknown).sum(),
+        }
     }
 }
 
 impl File {
+    /// Its objects of one part of a view.
+    fn part(&self, part: &Part) -> impl Iterator<Item = (&Key, &(Object, u32))> {
+        let kinds = Kind::ALL.into_iter().filter(move |kind| match part {
+            Part::Kind(wanted) => kind == wanted,
+            Part::Namespace(_) => kind.is_namespaced(),
+        });
+        let namespace: Text = match part {
+            Part::Kind(_) => Text::default(),
+            Part::Namespace(name) => Arc::clone(name),
+        };
+        kinds.flat_map(move |kind| {
+            let first = Key { kind, name: ObjectName::new(Arc::clone(&namespace), "") };
+            let namespace = Arc::clone(&namespace);
+            let objects = self.objects.range(first..);
+            objects.take_while(move |(key, _)| key.kind == kind && key.name.namespace == namespace)
+        })
+    }
+
     /// All that was good stays.
     fn broken(&mut self, name: &str, message: &str, remedy: &str) {
         if !self.loaded {
@@ -132,7 +176,8 @@ impl File {
         self.problems = vec![Problem::new(format!("file {name}"), format!("{message}{kept}"), remedy)];
     }
 
-    fn load(&mut self, name: &str, bytes: &[u8]) {
+    /// Takes in a new content. Parts of the view that it may change are added to `changed`.
+    fn load(&mut self, name: &str, bytes: &[u8], texts: &mut Texts, changed: &mut BTreeSet<Part>) {
         let documents = std::str::from_utf8(bytes).map_err(|error| error.to_string()).and_then(decode::objects);
         let documents = match documents {
             Ok(documents) => documents,
@@ -142,7 +187,8 @@ impl File {
             }
         };
         let file: Arc<str> = name.into();
-        let mut last_good = std::mem::take(&mut self.objects);
+        let before = std::mem::take(&mut self.objects);
+        let mut last_good = before.clone();
         self.problems.clear();
         self.unknown = 0;
         self.loaded = true;
@@ -151,26 +197,38 @@ impl File {
             let document = u32::try_from(index + 1).unwrap_or(u32::MAX);
             let origin = Origin { file: Arc::clone(&file), document };
             match decoded {
-                Ok((key, object)) => match self.objects.entry(key) {
-                    std::collections::btree_map::Entry::Vacant(free) => {
-                        free.insert((object, document));
+                Ok((mut key, mut object)) => {
+                    texts.share(&mut key.name.namespace);
+                    texts.share(&mut key.name.name);
+                    match self.objects.entry(key) {
+                        std::collections::btree_map::Entry::Vacant(free) => {
+                            // What is equal stays the same, so that nobody looks at it again.
+                            match before.get(free.key()) {
+                                Some((same, _)) if *same == object => object = same.clone(),
+                                _ => object.share(texts),
+                            }
+                            free.insert((object, document));
+                        }
+                        std::collections::btree_map::Entry::Occupied(first) => self.problems.push(
+                            Problem::new(
+                                first.key().to_string(),
+                                format!(
+                                    "stands in {file}, document {} as well, which is the one in force",
+                                    first.get().1
+                                ),
+                                "remove one of the two",
+                            )
+                            .at(origin.to_string()),
+                        ),
                     }
-                    std::collections::btree_map::Entry::Occupied(first) => self.problems.push(
-                        Problem::new(
-                            first.key().to_string(),
-                            format!("stands in {file}, document {} as well, which is the one in force", first.get().1),
-                            "remove one of the two",
-                        )
-                        .at(origin.to_string()),
-                    ),
-                },
+                }
                 Err(reason) => rejected.push((reason, origin)),
             }
         }
         // A good document of the same object ends the wait for the broken one, wherever in the file it stands.
         last_good.retain(|key, _| !self.objects.contains_key(key));
         for (mut reason, origin) in rejected {
-            let before = last_good.len();
+            let waiting = last_good.len();
             match &*reason {
                 Rejected::Object(key, _) => self.objects.extend(last_good.remove_entry(key)),
                 Rejected::Kind(name, _) => {
@@ -180,7 +238,7 @@ impl File {
                 Rejected::Document(_) => self.objects.append(&mut last_good),
             }
             let problem = reason.problem_mut();
-            match before.saturating_sub(last_good.len()) {
+            match waiting.saturating_sub(last_good.len()) {
                 0 => self.unknown += 1,
                 1 => problem.message.push_str("; the last good version stays in force"),
                 count => problem.message.push_str(&format!("; {count} objects of the file stay as they were")),
@@ -188,6 +246,11 @@ impl File {
             problem.origin = origin.to_string();
             self.problems.push(problem.clone());
         }
+        let differing = |of: &BTreeMap<Key, (Object, u32)>, other: &BTreeMap<Key, (Object, u32)>| -> Vec<Part> {
+            of.iter().filter(|(key, stored)| other.get(key) != Some(stored)).map(|(key, _)| key.part()).collect()
+        };
+        changed.extend(differing(&before, &self.objects));
+        changed.extend(differing(&self.objects, &before));
     }
 }
 

@@ -23,10 +23,8 @@ impl Reader {
     fn change(&mut self, file: &str, change: Change) -> (Vec<String>, Vec<String>) {
         self.0.update(BTreeMap::from([(PathBuf::from(file), change)]));
         let Snapshot { view, problems, .. } = self.0.snapshot();
-        let vpcs = view.vpcs.iter().map(|(name, item)| {
-            format!("{name}={}", item.object.status.as_ref().and_then(|status| status.vpc_id).unwrap_or_default())
-        });
-        let objects = vpcs.chain(view.nodes.keys().cloned()).collect();
+        let vpcs = view.vpcs.iter().map(|(name, item)| format!("{name}={}", item.object.id.unwrap_or_default()));
+        let objects = vpcs.chain(view.nodes.keys().map(ToString::to_string)).collect();
         (objects, problems.iter().map(ToString::to_string).collect())
     }
 }
@@ -115,7 +113,7 @@ fn the_directory_itself_is_followed() {
         // As fast as it goes: the file's clock may not move in between.
         fs::write(&path, vpc("red", id)).unwrap();
         let snapshot = source.read().unwrap();
-        assert_eq!(snapshot.view.vpcs["red"].object.status.as_ref().unwrap().vpc_id, Some(id));
+        assert_eq!(snapshot.view.vpcs["red"].object.id, Some(id));
         assert_eq!(snapshot.view.len(), 1);
     }
     fs::remove_file(&path).unwrap();

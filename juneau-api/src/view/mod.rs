@@ -5,7 +5,14 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+mod object;
+mod text;
+
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+pub use object::{
+    Namespace, NetworkEndpoint, NetworkInterface, Node, Object, Pod, PodReference, RouteTable, Subnet, Vpc,
+};
+pub use text::{Text, Texts};
 
 /// The kinds that a view holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,15 +114,15 @@ impl fmt::Display for Kind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
     /// Namespace, or empty.
-    pub namespace: String,
+    pub namespace: Text,
     /// Name.
-    pub name: String,
+    pub name: Text,
 }
 
 impl ObjectName {
     /// Both parts.
     #[must_use]
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+    pub fn new(namespace: impl Into<Text>, name: impl Into<Text>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 }
@@ -148,7 +155,7 @@ impl fmt::Display for Key {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     /// The file's name.
-    pub file: Arc<str>,
+    pub file: Text,
     /// The document in it, counted from 1.
     pub document: u32,
 }
@@ -160,7 +167,7 @@ impl fmt::Display for Origin {
 }
 
 /// An object and where it was read.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Item<T> {
     /// The object.
     pub object: Arc<T>,
@@ -168,115 +175,87 @@ pub struct Item<T> {
     pub origin: Origin,
 }
 
-/// What is read of a v1 Namespace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Namespace {
-    /// Its name.
-    pub name: String,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-}
-
-/// What is read of a v1 Node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
-    /// Its name.
-    pub name: String,
-    /// Its addresses of type InternalIP, in their order.
-    pub internal_ips: Vec<String>,
-    /// When it was made.
-    pub created: Option<Time>,
-}
-
-/// What is read of a v1 Pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pod {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its uid; empty if it has none.
-    pub uid: String,
-    /// The node that it runs on.
-    pub node_name: Option<String>,
-    /// It runs in the node's own network namespace.
-    pub host_network: bool,
-}
-
-impl From<kinds::Namespace> for Namespace {
-    fn from(object: kinds::Namespace) -> Self {
-        Self {
-            name: object.metadata.name.unwrap_or_default(),
-            labels: object.metadata.labels.unwrap_or_default().into_iter().collect(),
-        }
+impl<T> Clone for Item<T> {
+    fn clone(&self) -> Self {
+        Self { object: Arc::clone(&self.object), origin: self.origin.clone() }
     }
 }
 
-impl From<kinds::Node> for Node {
-    fn from(object: kinds::Node) -> Self {
-        let addresses = object.status.and_then(|status| status.addresses).unwrap_or_default();
-        Self {
-            name: object.metadata.name.unwrap_or_default(),
-            internal_ips: addresses.into_iter().filter(|a| a.type_ == "InternalIP").map(|a| a.address).collect(),
-            created: object.metadata.creation_timestamp,
-        }
+impl<T> Item<T> {
+    /// Whether this is the very same object from the same place. Equal objects that were read apart may be others.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.object, &other.object) && self.origin == other.origin
     }
 }
 
-impl From<kinds::Pod> for Pod {
-    fn from(object: kinds::Pod) -> Self {
-        let spec = object.spec.unwrap_or_default();
-        Self {
-            namespace: object.metadata.namespace.unwrap_or_default(),
-            name: object.metadata.name.unwrap_or_default(),
-            uid: object.metadata.uid.unwrap_or_default(),
-            node_name: spec.node_name.filter(|name| !name.is_empty()),
-            host_network: spec.host_network.unwrap_or_default(),
-        }
-    }
+/// Objects of one kind by name.
+pub type Items<T> = BTreeMap<Text, Item<T>>;
+
+/// What a Kubernetes namespace holds: Pods, and what describes their interfaces under the Pods' own names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Workloads {
+    /// By name.
+    pub pods: Items<Pod>,
+    /// By name.
+    pub network_interfaces: Items<NetworkInterface>,
+    /// By name.
+    pub network_endpoints: Items<NetworkEndpoint>,
 }
 
-/// An object of any kind.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Object {
-    /// v1 Namespace.
-    Namespace(Arc<Namespace>),
-    /// v1 Node.
-    Node(Arc<Node>),
-    /// v1 Pod.
-    Pod(Arc<Pod>),
-    /// A tenant's network.
-    Vpc(Arc<kinds::Vpc>),
-    /// A prefix of a VPC.
-    Subnet(Arc<kinds::Subnet>),
-    /// The routes of Subnets.
-    RouteTable(Arc<kinds::RouteTable>),
-    /// An interface of a Pod.
-    NetworkInterface(Arc<kinds::NetworkInterface>),
-    /// What holds an address.
-    NetworkEndpoint(Arc<kinds::NetworkEndpoint>),
+impl Workloads {
+    /// Objects of all kinds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pods.len() + self.network_interfaces.len() + self.network_endpoints.len()
+    }
+
+    /// Whether the namespace holds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// Everything that exists.
-#[derive(Debug, Clone, Default, PartialEq)]
+///
+/// A clone is cheap, since it shares every part; two views whose parts are the same allocation agree about them, which
+/// is how whoever follows a source finds what changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct View {
     /// By name.
-    pub namespaces: BTreeMap<String, Item<Namespace>>,
+    pub namespaces: Arc<Items<Namespace>>,
     /// By name.
-    pub nodes: BTreeMap<String, Item<Node>>,
-    /// By namespace and name.
-    pub pods: BTreeMap<ObjectName, Item<Pod>>,
+    pub nodes: Arc<Items<Node>>,
     /// By name.
-    pub vpcs: BTreeMap<String, Item<kinds::Vpc>>,
+    pub vpcs: Arc<Items<Vpc>>,
     /// By name.
-    pub subnets: BTreeMap<String, Item<kinds::Subnet>>,
+    pub subnets: Arc<Items<Subnet>>,
     /// By name.
-    pub route_tables: BTreeMap<String, Item<kinds::RouteTable>>,
-    /// By namespace and name.
-    pub network_interfaces: BTreeMap<ObjectName, Item<kinds::NetworkInterface>>,
-    /// By namespace and name.
-    pub network_endpoints: BTreeMap<ObjectName, Item<kinds::NetworkEndpoint>>,
+    pub route_tables: Arc<Items<RouteTable>>,
+    /// What has a namespace, by its name. None is empty.
+    pub workloads: BTreeMap<Text, Arc<Workloads>>,
+}
+
+/// A part of a view that changes as one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// All objects of a kind without namespaces.
+    Kind(Kind),
+    /// All objects of a namespace.
+    Namespace(Text),
+}
+
+impl Key {
+    /// The part of a view that the object is in.
+    #[must_use]
+    pub fn part(&self) -> Part {
+        if self.kind.is_namespaced() {
+            Part::Namespace(Arc::clone(&self.name.namespace))
+        } else {
+            Part::Kind(self.kind)
+        }
+    }
 }
 
 impl View {
@@ -285,13 +264,8 @@ impl View {
     /// # Errors
     /// The origin of the object that is there already.
     pub fn insert(&mut self, name: &ObjectName, object: &Object, origin: Origin) -> Result<(), Origin> {
-        fn put<K: Ord, T>(
-            map: &mut BTreeMap<K, Item<T>>,
-            key: K,
-            object: &Arc<T>,
-            origin: Origin,
-        ) -> Result<(), Origin> {
-            match map.entry(key) {
+        fn put<T>(map: &mut Items<T>, name: &Text, object: &Arc<T>, origin: Origin) -> Result<(), Origin> {
+            match map.entry(Arc::clone(name)) {
                 std::collections::btree_map::Entry::Occupied(first) => Err(first.get().origin.clone()),
                 std::collections::btree_map::Entry::Vacant(free) => {
                     free.insert(Item { object: Arc::clone(object), origin });
@@ -299,17 +273,47 @@ impl View {
                 }
             }
         }
-        let plain = || name.name.clone();
+        let plain = &name.name;
         match object {
-            Object::Namespace(object) => put(&mut self.namespaces, plain(), object, origin),
-            Object::Node(object) => put(&mut self.nodes, plain(), object, origin),
-            Object::Pod(object) => put(&mut self.pods, name.clone(), object, origin),
-            Object::Vpc(object) => put(&mut self.vpcs, plain(), object, origin),
-            Object::Subnet(object) => put(&mut self.subnets, plain(), object, origin),
-            Object::RouteTable(object) => put(&mut self.route_tables, plain(), object, origin),
-            Object::NetworkInterface(object) => put(&mut self.network_interfaces, name.clone(), object, origin),
-            Object::NetworkEndpoint(object) => put(&mut self.network_endpoints, name.clone(), object, origin),
+            Object::Namespace(object) => put(Arc::make_mut(&mut self.namespaces), plain, object, origin),
+            Object::Node(object) => put(Arc::make_mut(&mut self.nodes), plain, object, origin),
+            Object::Vpc(object) => put(Arc::make_mut(&mut self.vpcs), plain, object, origin),
+            Object::Subnet(object) => put(Arc::make_mut(&mut self.subnets), plain, object, origin),
+            Object::RouteTable(object) => put(Arc::make_mut(&mut self.route_tables), plain, object, origin),
+            Object::Pod(object) => put(&mut self.inside(name).pods, plain, object, origin),
+            Object::NetworkInterface(object) => put(&mut self.inside(name).network_interfaces, plain, object, origin),
+            Object::NetworkEndpoint(object) => put(&mut self.inside(name).network_endpoints, plain, object, origin),
         }
+    }
+
+    fn inside(&mut self, name: &ObjectName) -> &mut Workloads {
+        Arc::make_mut(self.workloads.entry(Arc::clone(&name.namespace)).or_default())
+    }
+
+    /// Empties a part.
+    pub fn clear(&mut self, part: &Part) {
+        match part {
+            Part::Namespace(name) => drop(self.workloads.remove(name)),
+            Part::Kind(Kind::Namespace) => self.namespaces = Arc::default(),
+            Part::Kind(Kind::Node) => self.nodes = Arc::default(),
+            Part::Kind(Kind::Vpc) => self.vpcs = Arc::default(),
+            Part::Kind(Kind::Subnet) => self.subnets = Arc::default(),
+            Part::Kind(Kind::RouteTable) => self.route_tables = Arc::default(),
+            // These have namespaces.
+            Part::Kind(Kind::Pod | Kind::NetworkInterface | Kind::NetworkEndpoint) => {}
+        }
+    }
+
+    /// A Pod.
+    #[must_use]
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<&Item<Pod>> {
+        self.workloads.get(namespace)?.pods.get(name)
+    }
+
+    /// A NetworkEndpoint.
+    #[must_use]
+    pub fn network_endpoint(&self, namespace: &str, name: &str) -> Option<&Item<NetworkEndpoint>> {
+        self.workloads.get(namespace)?.network_endpoints.get(name)
     }
 
     /// Objects of all kinds.
@@ -317,12 +321,10 @@ impl View {
     pub fn len(&self) -> usize {
         self.namespaces.len()
             + self.nodes.len()
-            + self.pods.len()
             + self.vpcs.len()
             + self.subnets.len()
             + self.route_tables.len()
-            + self.network_interfaces.len()
-            + self.network_endpoints.len()
+            + self.workloads.values().map(|workloads| workloads.len()).sum::<usize>()
     }
 
     /// Whether nothing exists.

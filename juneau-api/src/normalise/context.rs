@@ -1,0 +1,60 @@
+//! What everything else is judged by: nodes, VPCs, route tables and Subnets. There are few of them, so a change of any
+//! of them makes all of it anew.
+
+use super::Wrong;
+use super::networks::Usable;
+use crate::view::{Item, Text, View};
+use juneau_core::id::{TableId, Vni, VpcId};
+use juneau_core::model::{Model, Problem};
+use std::collections::BTreeMap;
+
+/// What the steps share.
+#[derive(Debug)]
+pub(super) struct Networks<'v> {
+    pub(super) view: &'v View,
+    pub(super) model: Model,
+    pub(super) problems: Vec<Problem>,
+    /// Usable VPCs by name.
+    pub(super) vpcs: BTreeMap<Text, VpcId>,
+    /// Usable route tables by name.
+    pub(super) tables: BTreeMap<Text, (TableId, VpcId)>,
+    /// Usable Subnets by name.
+    pub(super) subnets: BTreeMap<Text, Usable>,
+    /// Usable Subnets by VPC.
+    pub(super) subnets_of: BTreeMap<VpcId, Vec<Vni>>,
+}
+
+/// What came of them.
+#[derive(Debug, Default)]
+pub(super) struct Context {
+    /// Usable route tables by name.
+    pub(super) tables: BTreeMap<Text, (TableId, VpcId)>,
+    /// Usable Subnets by name.
+    pub(super) subnets: BTreeMap<Text, Usable>,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Networks<'_> {
+    /// A model with everything but endpoints and routes, and what belongs to it.
+    pub(super) fn normalise(view: &View, node: &str) -> (Model, Context) {
+        let mut networks = Networks {
+            view,
+            model: Model::default(),
+            problems: Vec::new(),
+            vpcs: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            subnets: BTreeMap::new(),
+            subnets_of: BTreeMap::new(),
+        };
+        networks.nodes(node);
+        networks.vpcs();
+        networks.tables();
+        networks.subnets();
+        let Networks { model, problems, tables, subnets, .. } = networks;
+        (model, Context { tables, subnets, problems })
+    }
+
+    pub(super) fn problem<T>(&mut self, object: String, item: &Item<T>, wrong: Wrong) {
+        self.problems.push(super::problem(object, item, wrong));
+    }
+}
