@@ -113,7 +113,7 @@ pub fn identify(value: &Value) -> Result<Key, Box<Rejected>> {
         return Err(Box::new(Rejected::Kind(name, problem)));
     };
     if kind.is_namespaced() && name.namespace.is_empty() {
-        name.namespace = "default".into();
+        "default".clone_into(&mut name.namespace);
     }
     let key = Key { kind, name };
     if !kind.is_namespaced() && !key.name.namespace.is_empty() {
@@ -153,7 +153,7 @@ pub fn object(mut value: Value) -> Read {
     if key.kind.is_namespaced()
         && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
     {
-        metadata.insert("namespace".to_owned(), Value::String(key.name.namespace.to_string()));
+        metadata.insert("namespace".to_owned(), Value::String(key.name.namespace.clone()));
     }
     let object = match key.kind {
         Kind::Namespace => strict::<kinds::Namespace>(value).map(|o| Object::Namespace(Arc::new(o.into()))),

@@ -6,9 +6,10 @@
 //! begin with a dot count, so a writer makes a temporary file `.name` and renames it.
 
 use super::decode::{self, Rejected};
-use crate::view::{Key, Kind, Object, ObjectName, Origin, Part, Text, Texts, View};
+use crate::view::{Key, Kind, Object, Origin, Part, Text, Texts, View};
 use juneau_core::model::Problem;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -52,9 +53,43 @@ pub struct Directory {
     hashes: RandomState,
 }
 
+/// Which object, in texts that are shared.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Slot {
+    kind: Kind,
+    namespace: Text,
+    name: Text,
+}
+
+impl From<&Key> for Slot {
+    fn from(key: &Key) -> Self {
+        Self { kind: key.kind, namespace: key.name.namespace.as_str().into(), name: key.name.name.as_str().into() }
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/", self.kind)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+impl Slot {
+    /// The part of a view that the object is in.
+    fn part(&self) -> Part {
+        if self.kind.is_namespaced() { Part::Namespace(Arc::clone(&self.namespace)) } else { Part::Kind(self.kind) }
+    }
+}
+
+/// Objects, and the document of each.
+type Objects = BTreeMap<Slot, (Object, u32)>;
+
 #[derive(Debug, Clone, Default)]
 struct File {
-    objects: BTreeMap<Key, (Object, u32)>,
+    objects: Objects,
     problems: Vec<Problem>,
     /// Documents without any good version; a file that was never read is one.
     unknown: usize,
@@ -78,7 +113,7 @@ impl Directory {
             match change {
                 Change::Removed => {
                     let file = self.files.remove(&path).unwrap_or_default();
-                    changed.extend(file.objects.keys().map(Key::part));
+                    changed.extend(file.objects.keys().map(Slot::part));
                 }
                 Change::Unreadable(reason) => {
                     let name = path.display().to_string();
@@ -110,13 +145,13 @@ impl Directory {
         let mut doubles = Vec::new();
         for (path, file) in &self.files {
             let mut name: Option<Text> = None;
-            for (key, (object, document)) in file.part(&part) {
+            for (slot, (object, document)) in file.part(&part) {
                 let name = name.get_or_insert_with(|| path.display().to_string().into());
                 let origin = Origin { file: Arc::clone(name), document: *document };
-                if let Err(first) = self.view.insert(&key.name, object, origin.clone()) {
+                if let Err(first) = self.view.put(&slot.namespace, &slot.name, object, origin.clone()) {
                     doubles.push(
                         Problem::new(
-                            key.to_string(),
+                            slot.to_string(),
                             format!("stands in {first} as well, which is the one in force"),
                             format!("remove it from {} or from {}", first.file, origin.file),
                         )
@@ -146,7 +181,7 @@ impl Directory {
 
 impl File {
     /// Its objects of one part of a view.
-    fn part(&self, part: &Part) -> impl Iterator<Item = (&Key, &(Object, u32))> {
+    fn part(&self, part: &Part) -> impl Iterator<Item = (&Slot, &(Object, u32))> {
         let kinds = Kind::ALL.into_iter().filter(move |kind| match part {
             Part::Kind(wanted) => kind == wanted,
             Part::Namespace(_) => kind.is_namespaced(),
@@ -156,10 +191,10 @@ impl File {
             Part::Namespace(name) => Arc::clone(name),
         };
         kinds.flat_map(move |kind| {
-            let first = Key { kind, name: ObjectName::new(Arc::clone(&namespace), "") };
+            let first = Slot { kind, namespace: Arc::clone(&namespace), name: Text::default() };
             let namespace = Arc::clone(&namespace);
             let objects = self.objects.range(first..);
-            objects.take_while(move |(key, _)| key.kind == kind && key.name.namespace == namespace)
+            objects.take_while(move |(slot, _)| slot.kind == kind && slot.namespace == namespace)
         })
     }
 
@@ -197,10 +232,11 @@ impl File {
             let document = u32::try_from(index + 1).unwrap_or(u32::MAX);
             let origin = Origin { file: Arc::clone(&file), document };
             match decoded {
-                Ok((mut key, mut object)) => {
-                    texts.share(&mut key.name.namespace);
-                    texts.share(&mut key.name.name);
-                    match self.objects.entry(key) {
+                Ok((key, mut object)) => {
+                    let mut slot = Slot::from(&key);
+                    texts.share(&mut slot.namespace);
+                    texts.share(&mut slot.name);
+                    match self.objects.entry(slot) {
                         std::collections::btree_map::Entry::Vacant(free) => {
                             // What is equal stays the same, so that nobody looks at it again.
                             match before.get(free.key()) {
@@ -226,14 +262,15 @@ impl File {
             }
         }
         // A good document of the same object ends the wait for the broken one, wherever in the file it stands.
-        last_good.retain(|key, _| !self.objects.contains_key(key));
+        last_good.retain(|slot, _| !self.objects.contains_key(slot));
         for (mut reason, origin) in rejected {
             let waiting = last_good.len();
             match &*reason {
-                Rejected::Object(key, _) => self.objects.extend(last_good.remove_entry(key)),
+                Rejected::Object(key, _) => self.objects.extend(last_good.remove_entry(&Slot::from(key))),
                 Rejected::Kind(name, _) => {
-                    let keys: Vec<Key> = last_good.keys().filter(|key| key.name == *name).cloned().collect();
-                    self.objects.extend(keys.iter().filter_map(|key| last_good.remove_entry(key)));
+                    let is_meant = |slot: &&Slot| *slot.namespace == *name.namespace && *slot.name == *name.name;
+                    let slots: Vec<Slot> = last_good.keys().filter(is_meant).cloned().collect();
+                    self.objects.extend(slots.iter().filter_map(|slot| last_good.remove_entry(slot)));
                 }
                 Rejected::Document(_) => self.objects.append(&mut last_good),
             }
@@ -246,8 +283,8 @@ impl File {
             problem.origin = origin.to_string();
             self.problems.push(problem.clone());
         }
-        let differing = |of: &BTreeMap<Key, (Object, u32)>, other: &BTreeMap<Key, (Object, u32)>| -> Vec<Part> {
-            of.iter().filter(|(key, stored)| other.get(key) != Some(stored)).map(|(key, _)| key.part()).collect()
+        let differing = |of: &Objects, other: &Objects| -> Vec<Part> {
+            of.iter().filter(|(slot, stored)| other.get(*slot) != Some(stored)).map(|(slot, _)| slot.part()).collect()
         };
         changed.extend(differing(&before, &self.objects));
         changed.extend(differing(&self.objects, &before));

@@ -290,7 +290,7 @@ fn split(text: &str) -> Vec<Piece> {
 /// A name for an object's own file that no file has.
 fn free_name(files: &BTreeMap<PathBuf, Pieces>, key: &Key) -> PathBuf {
     let kind = key.kind.as_str().to_ascii_lowercase();
-    let stem = match &*key.name.namespace {
+    let stem = match key.name.namespace.as_str() {
         "" => format!("{kind}.{}", key.name.name),
         namespace => format!("{kind}.{namespace}.{}", key.name.name),
     };

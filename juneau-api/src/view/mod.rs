@@ -114,15 +114,15 @@ impl fmt::Display for Kind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
     /// Namespace, or empty.
-    pub namespace: Text,
+    pub namespace: String,
     /// Name.
-    pub name: Text,
+    pub name: String,
 }
 
 impl ObjectName {
     /// Both parts.
     #[must_use]
-    pub fn new(namespace: impl Into<Text>, name: impl Into<Text>) -> Self {
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 }
@@ -246,24 +246,17 @@ pub enum Part {
     Namespace(Text),
 }
 
-impl Key {
-    /// The part of a view that the object is in.
-    #[must_use]
-    pub fn part(&self) -> Part {
-        if self.kind.is_namespaced() {
-            Part::Namespace(Arc::clone(&self.name.namespace))
-        } else {
-            Part::Kind(self.kind)
-        }
-    }
-}
-
 impl View {
     /// Adds an object, unless one of that kind and name is there: its origin is returned then.
     ///
     /// # Errors
     /// The origin of the object that is there already.
     pub fn insert(&mut self, name: &ObjectName, object: &Object, origin: Origin) -> Result<(), Origin> {
+        self.put(&name.namespace.as_str().into(), &name.name.as_str().into(), object, origin)
+    }
+
+    /// The same with texts that are shared already.
+    pub(crate) fn put(&mut self, namespace: &Text, name: &Text, object: &Object, origin: Origin) -> Result<(), Origin> {
         fn put<T>(map: &mut Items<T>, name: &Text, object: &Arc<T>, origin: Origin) -> Result<(), Origin> {
             match map.entry(Arc::clone(name)) {
                 std::collections::btree_map::Entry::Occupied(first) => Err(first.get().origin.clone()),
@@ -273,21 +266,22 @@ impl View {
                 }
             }
         }
-        let plain = &name.name;
         match object {
-            Object::Namespace(object) => put(Arc::make_mut(&mut self.namespaces), plain, object, origin),
-            Object::Node(object) => put(Arc::make_mut(&mut self.nodes), plain, object, origin),
-            Object::Vpc(object) => put(Arc::make_mut(&mut self.vpcs), plain, object, origin),
-            Object::Subnet(object) => put(Arc::make_mut(&mut self.subnets), plain, object, origin),
-            Object::RouteTable(object) => put(Arc::make_mut(&mut self.route_tables), plain, object, origin),
-            Object::Pod(object) => put(&mut self.inside(name).pods, plain, object, origin),
-            Object::NetworkInterface(object) => put(&mut self.inside(name).network_interfaces, plain, object, origin),
-            Object::NetworkEndpoint(object) => put(&mut self.inside(name).network_endpoints, plain, object, origin),
+            Object::Namespace(object) => put(Arc::make_mut(&mut self.namespaces), name, object, origin),
+            Object::Node(object) => put(Arc::make_mut(&mut self.nodes), name, object, origin),
+            Object::Vpc(object) => put(Arc::make_mut(&mut self.vpcs), name, object, origin),
+            Object::Subnet(object) => put(Arc::make_mut(&mut self.subnets), name, object, origin),
+            Object::RouteTable(object) => put(Arc::make_mut(&mut self.route_tables), name, object, origin),
+            Object::Pod(object) => put(&mut self.inside(namespace).pods, name, object, origin),
+            Object::NetworkInterface(object) => {
+                put(&mut self.inside(namespace).network_interfaces, name, object, origin)
+            }
+            Object::NetworkEndpoint(object) => put(&mut self.inside(namespace).network_endpoints, name, object, origin),
         }
     }
 
-    fn inside(&mut self, name: &ObjectName) -> &mut Workloads {
-        Arc::make_mut(self.workloads.entry(Arc::clone(&name.namespace)).or_default())
+    fn inside(&mut self, namespace: &Text) -> &mut Workloads {
+        Arc::make_mut(self.workloads.entry(Arc::clone(namespace)).or_default())
     }
 
     /// Empties a part.

@@ -90,7 +90,7 @@ pub fn get(paths: &Paths, kind: Option<&str>, name: Option<&str>, format: Format
     };
     let mut found = Store::new(paths.manifests()).get().map_err(failed)?;
     found.retain(|stored| wanted.is_none_or(|kind| stored.key.kind == kind));
-    found.retain(|stored| name.is_none_or(|name| stored.key.name.to_string() == name || *stored.key.name.name == *name));
+    found.retain(|stored| name.is_none_or(|name| stored.key.name.to_string() == name || stored.key.name.name == name));
     if let Some(name) = name
         && found.is_empty()
     {
