@@ -20,6 +20,9 @@ pub struct Config {
     pub retain: Duration,
     /// How long a new Vpc waits for its user's own main RouteTable before one is made.
     pub main_table_grace: Duration,
+    /// How old an object without its owner must be to be left over. Watches of two kinds are not in step, so that a new
+    /// object may be seen before its owner is.
+    pub settle: Duration,
 }
 
 impl Default for Config {
@@ -31,7 +34,8 @@ impl Default for Config {
             require_namespace_binding: false,
             quarantine: Duration::from_secs(60),
             retain: Duration::from_secs(3600),
-            main_table_grace: Duration::from_secs(2),
+            main_table_grace: Duration::from_secs(1),
+            settle: Duration::from_secs(10),
         }
     }
 }

@@ -1,22 +1,54 @@
 //! From what exists to what shall be changed: a pure function.
 //!
 //! A plan is the first step, not the whole way: what depends on an object's uid waits until the object exists, so the
-//! caller plans again whenever the view changed. A plan that was carried out is followed by an empty one.
+//! caller plans again whenever the view changed. A plan that was carried out is followed by an empty one in the end.
 //!
 //! Every change but a creation names the uid and the resourceVersion of the object that the plan saw. A writer that
-//! slept meanwhile is refused, and nothing that it means to say is lost, since the next plan says it again.
+//! slept meanwhile is refused, and nothing that it means to say is lost, since the next plan says it again. A plan
+//! changes an object at most once.
 
+mod allocate;
+mod bootstrap;
 mod change;
+mod claim;
 mod config;
+mod interfaces;
+mod mac;
+mod networks;
+mod planner;
+mod pods;
+mod pool;
+mod subnets;
+mod tables;
+mod vpcs;
 
+pub use allocate::REUSE_KEY;
 pub use change::{Change, Notice, Plan, Target};
 pub use config::Config;
+pub use interfaces::FINALIZER as INTERFACE_FINALIZER;
+pub use subnets::FINALIZER as SUBNET_FINALIZER;
+pub use tables::FINALIZER as ROUTE_TABLE_FINALIZER;
+pub use vpcs::FINALIZER as VPC_FINALIZER;
 
 use crate::view::View;
 use k8s_openapi::jiff::Timestamp;
+use planner::Planner;
 
 /// What to change, as far as this view and this moment tell.
 #[must_use]
-pub fn plan(_view: &View, _config: &Config, _now: Timestamp) -> Plan {
-    Plan::default()
+pub fn plan(view: &View, config: &Config, now: Timestamp) -> Plan {
+    let mut planner = Planner::new(view, config, now);
+    planner.bootstrap();
+    let allocations = planner.allocate();
+    let networks = planner.networks();
+    planner.vpcs(&networks, &allocations);
+    planner.tables(&networks, &allocations);
+    planner.subnets(&networks, &allocations);
+    let kept = planner.pods();
+    planner.interfaces(&kept, &networks, &allocations);
+    planner.collect_claims();
+    planner.finish()
 }
+
+#[cfg(test)]
+mod tests;

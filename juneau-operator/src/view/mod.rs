@@ -8,7 +8,7 @@ pub use object::{Kind, Object};
 
 use juneau_api::kinds;
 use juneau_api::view::ObjectName;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Everything that exists. Cluster-wide kinds are kept by name, the others by namespace and name.
@@ -32,6 +32,15 @@ pub struct View {
     pub network_interfaces: BTreeMap<ObjectName, Arc<kinds::NetworkInterface>>,
     /// What holds addresses.
     pub network_endpoints: BTreeMap<ObjectName, Arc<kinds::NetworkEndpoint>>,
+    /// What numbers and addresses are handed out of.
+    pub pools: BTreeMap<String, Arc<kinds::AllocationPool>>,
+    /// Wishes for them.
+    pub claims: BTreeMap<String, Arc<kinds::AllocationClaim>>,
+    /// What is taken of them.
+    pub leases: BTreeMap<String, Arc<kinds::AllocationLease>>,
+    /// Objects of other kinds that exist, of those that `spec.retainWhile` of a lease names. Who fills the view looks
+    /// them up; a kind that the cluster does not serve has none.
+    pub retaining: BTreeSet<Retaining>,
 }
 
 impl View {
@@ -47,6 +56,9 @@ impl View {
             Object::RouteTable(object) => drop(self.route_tables.insert(key.name, object)),
             Object::NetworkInterface(object) => drop(self.network_interfaces.insert(key, object)),
             Object::NetworkEndpoint(object) => drop(self.network_endpoints.insert(key, object)),
+            Object::AllocationPool(object) => drop(self.pools.insert(key.name, object)),
+            Object::AllocationClaim(object) => drop(self.claims.insert(key.name, object)),
+            Object::AllocationLease(object) => drop(self.leases.insert(key.name, object)),
         }
     }
 
@@ -61,6 +73,9 @@ impl View {
             Kind::RouteTable => self.route_tables.remove(&name.name).is_some(),
             Kind::NetworkInterface => self.network_interfaces.remove(name).is_some(),
             Kind::NetworkEndpoint => self.network_endpoints.remove(name).is_some(),
+            Kind::AllocationPool => self.pools.remove(&name.name).is_some(),
+            Kind::AllocationClaim => self.claims.remove(&name.name).is_some(),
+            Kind::AllocationLease => self.leases.remove(&name.name).is_some(),
         }
     }
 
@@ -76,6 +91,30 @@ impl View {
             Kind::RouteTable => self.route_tables.get(&name.name).cloned().map(Object::RouteTable),
             Kind::NetworkInterface => self.network_interfaces.get(name).cloned().map(Object::NetworkInterface),
             Kind::NetworkEndpoint => self.network_endpoints.get(name).cloned().map(Object::NetworkEndpoint),
+            Kind::AllocationPool => self.pools.get(&name.name).cloned().map(Object::AllocationPool),
+            Kind::AllocationClaim => self.claims.get(&name.name).cloned().map(Object::AllocationClaim),
+            Kind::AllocationLease => self.leases.get(&name.name).cloned().map(Object::AllocationLease),
+        }
+    }
+}
+
+/// An object of any kind that keeps a value for somebody.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Retaining {
+    /// Its group and version.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace and name.
+    pub name: ObjectName,
+}
+
+impl From<&kinds::RetainWhile> for Retaining {
+    fn from(wish: &kinds::RetainWhile) -> Self {
+        Self {
+            api_version: wish.api_version.clone(),
+            kind: wish.kind.clone(),
+            name: ObjectName::new(wish.namespace.as_str(), wish.name.as_str()),
         }
     }
 }

@@ -110,6 +110,12 @@ kinds! {
     NetworkInterface(kinds::NetworkInterface as kinds::NetworkInterface), "networkinterfaces", kinds::API_VERSION, true;
     /// What holds an address.
     NetworkEndpoint(kinds::NetworkEndpoint as kinds::NetworkEndpoint), "networkendpoints", kinds::API_VERSION, true;
+    /// What numbers and addresses are handed out of.
+    AllocationPool(kinds::AllocationPool as kinds::AllocationPool), "allocationpools", kinds::API_VERSION, false;
+    /// A wish for a number or an address.
+    AllocationClaim(kinds::AllocationClaim as kinds::AllocationClaim), "allocationclaims", kinds::API_VERSION, false;
+    /// A value that is taken.
+    AllocationLease(kinds::AllocationLease as kinds::AllocationLease), "allocationleases", kinds::API_VERSION, false;
 }
 
 impl fmt::Display for Kind {

@@ -1,0 +1,210 @@
+//! What the parts of a plan share: the view, indexes over it, and the list of changes.
+
+use super::{Change, Config, Notice, Plan, Target};
+use crate::view::{Kind, Object, View};
+use core::time::Duration;
+use juneau_api::kinds;
+use juneau_api::view::{ObjectName, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::jiff::Timestamp;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A plan in the making.
+pub(super) struct Planner<'v> {
+    pub(super) view: &'v View,
+    pub(super) config: &'v Config,
+    pub(super) now: Timestamp,
+    pub(super) index: Index<'v>,
+    plan: Plan,
+    touched: HashSet<(Kind, ObjectName)>,
+}
+
+/// What is looked up often.
+pub(super) struct Index<'v> {
+    /// Claims by the uid of the object that they are for and their attribute.
+    pub(super) claims: HashMap<(&'v str, &'v str), &'v Arc<kinds::AllocationClaim>>,
+    /// Claims by uid.
+    pub(super) claim_uids: HashMap<&'v str, &'v Arc<kinds::AllocationClaim>>,
+    /// Leases by the uid of the claim that holds them, in the order of their values.
+    pub(super) leases: HashMap<&'v str, Vec<&'v Arc<kinds::AllocationLease>>>,
+}
+
+impl<'v> Index<'v> {
+    fn new(view: &'v View) -> Self {
+        let mut claims = HashMap::with_capacity(view.claims.len());
+        let mut claim_uids = HashMap::with_capacity(view.claims.len());
+        for claim in view.claims.values() {
+            if let Some(uid) = &claim.spec.resource_ref.uid {
+                claims.insert((uid.as_str(), claim.spec.attribute.as_str()), claim);
+            }
+            if let Some(uid) = &claim.metadata.uid {
+                claim_uids.insert(uid.as_str(), claim);
+            }
+        }
+        let mut leases: HashMap<&str, Vec<_>> = HashMap::with_capacity(view.leases.len());
+        for lease in view.leases.values() {
+            if let Some(uid) = &lease.spec.claim_ref.uid {
+                leases.entry(uid.as_str()).or_default().push(lease);
+            }
+        }
+        for leases in leases.values_mut().filter(|leases| leases.len() > 1) {
+            leases.sort_by_key(|lease| super::pool::number(&lease.spec.value));
+        }
+        Self { claims, claim_uids, leases }
+    }
+}
+
+impl<'v> Planner<'v> {
+    pub(super) fn new(view: &'v View, config: &'v Config, now: Timestamp) -> Self {
+        Self { view, config, now, index: Index::new(view), plan: Plan::default(), touched: HashSet::new() }
+    }
+
+    pub(super) fn finish(mut self) -> Plan {
+        self.plan.notices.sort();
+        self.plan.notices.dedup();
+        self.plan
+    }
+
+    /// The moment of the plan, for conditions. Whole seconds: the API holds no more, and a time that it cut would differ
+    /// from ours for ever.
+    pub(super) fn time(&self) -> Time {
+        Time(Timestamp::from_second(self.now.as_second()).unwrap_or(self.now))
+    }
+
+    /// Adds a change, unless the plan changes that object already: the second would meet another resourceVersion than
+    /// it names. The next plan says it again.
+    fn push(&mut self, kind: Kind, name: ObjectName, change: Change) {
+        if self.touched.insert((kind, name)) {
+            self.plan.changes.push(change);
+        }
+    }
+
+    pub(super) fn create(&mut self, object: impl Into<Object>) {
+        let object = object.into();
+        self.push(object.kind(), object.name(), Change::Create(object));
+    }
+
+    pub(super) fn metadata(&mut self, object: impl Into<Object>) {
+        let object = object.into();
+        self.push(object.kind(), object.name(), Change::Metadata(object));
+    }
+
+    pub(super) fn spec(&mut self, object: impl Into<Object>) {
+        let object = object.into();
+        self.push(object.kind(), object.name(), Change::Spec(object));
+    }
+
+    /// Adds a status if it differs from what is there.
+    pub(super) fn status<T: Into<Object> + Clone + PartialEq>(&mut self, before: &Arc<T>, after: T) {
+        if **before != after {
+            let object = after.into();
+            self.push(object.kind(), object.name(), Change::Status(object));
+        }
+    }
+
+    /// Deletes an object, unless that is under way.
+    pub(super) fn delete<T: Into<Object> + Clone>(&mut self, object: &Arc<T>) {
+        let object: Object = T::clone(object).into();
+        if object.metadata().deletion_timestamp.is_none() {
+            let target = Target::of(&object);
+            self.push(object.kind(), object.name(), Change::Delete(target));
+        }
+    }
+
+    pub(super) fn is_touched(&self, kind: Kind, name: &ObjectName) -> bool {
+        // An owned key is what the set's lookup needs; this is asked for a few objects only.
+        self.touched.contains(&(kind, name.clone()))
+    }
+
+    pub(super) fn warn(&mut self, object: Target, reason: &'static str, message: impl Into<String>) {
+        self.plan.notices.push(Notice { object, warning: true, reason, message: message.into() });
+    }
+
+    /// Asks for another plan at a moment that is not past; whether it is past.
+    pub(super) fn is_due(&mut self, moment: Timestamp) -> bool {
+        if moment <= self.now {
+            return true;
+        }
+        self.plan.wake = Some(self.plan.wake.map_or(moment, |wake| wake.min(moment)));
+        false
+    }
+
+    /// Whether an object without its owner may be taken for left over. One that is new may only have been seen before
+    /// its owner was: watches of two kinds are not in step.
+    pub(super) fn is_settled(&mut self, metadata: &ObjectMeta) -> bool {
+        match &metadata.creation_timestamp {
+            Some(created) => self.is_due(later(created.0, self.config.settle)),
+            None => true,
+        }
+    }
+}
+
+/// A moment plus a duration, at most the last moment that there is.
+pub(super) fn later(moment: Timestamp, duration: Duration) -> Timestamp {
+    moment.saturating_add(duration).unwrap_or(Timestamp::MAX)
+}
+
+/// The uid, or an empty text.
+pub(super) fn uid(metadata: &ObjectMeta) -> &str {
+    metadata.uid.as_deref().unwrap_or_default()
+}
+
+/// The name, or an empty text.
+pub(super) fn name(metadata: &ObjectMeta) -> &str {
+    metadata.name.as_deref().unwrap_or_default()
+}
+
+/// Namespace and name.
+pub(super) fn object_name(metadata: &ObjectMeta) -> ObjectName {
+    ObjectName::new(metadata.namespace.as_deref().unwrap_or_default(), name(metadata))
+}
+
+/// What makes an object go with its owner.
+pub(super) fn owner(kind: Kind, metadata: &ObjectMeta) -> OwnerReference {
+    OwnerReference {
+        api_version: kind.api_version().to_owned(),
+        kind: kind.as_str().to_owned(),
+        name: name(metadata).to_owned(),
+        uid: uid(metadata).to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
+    }
+}
+
+/// Whether an owner with this kind and uid is among the owners.
+pub(super) fn is_owned_by(metadata: &ObjectMeta, kind: Kind, uid: &str) -> bool {
+    owners(metadata).iter().any(|owner| owner.kind == kind.as_str() && owner.uid == uid)
+}
+
+/// The owners.
+pub(super) fn owners(metadata: &ObjectMeta) -> &[OwnerReference] {
+    metadata.owner_references.as_deref().unwrap_or_default()
+}
+
+/// Whether the finalizer is there.
+pub(super) fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
+    metadata.finalizers.iter().flatten().any(|one| one == finalizer)
+}
+
+/// Puts the finalizer there, or takes it away.
+pub(super) fn set_finalizer(metadata: &mut ObjectMeta, finalizer: &str, wanted: bool) {
+    let finalizers = metadata.finalizers.get_or_insert_default();
+    finalizers.retain(|one| one != finalizer);
+    if wanted {
+        finalizers.push(finalizer.to_owned());
+    }
+    if finalizers.is_empty() {
+        metadata.finalizers = None;
+    }
+}
+
+/// At most a few of many names, and how many more.
+pub(super) fn few(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

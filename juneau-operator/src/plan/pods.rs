@@ -1,0 +1,143 @@
+//! Pods: the interfaces that each one asks for.
+
+use super::planner::{Planner, uid};
+use super::{Target, interfaces};
+use crate::view::{Kind, Object, Pod};
+use juneau_api::annotations::{self, InterfaceRequest, NetworkRef, Source};
+use juneau_api::kinds::{InterfacePodRef, NetworkInterface, NetworkInterfaceSpec, RetainWhile, reason};
+use juneau_api::names;
+use juneau_api::view::ObjectName;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// The label of a Pod that runs a virtual machine: the machine's name.
+const VIRTUAL_MACHINE: &str = "vm.kubevirt.io/name";
+
+static NONE: BTreeMap<String, String> = BTreeMap::new();
+
+impl<'v> Planner<'v> {
+    /// Makes the interfaces that Pods ask for; those that are there and are asked for.
+    pub(super) fn pods(&mut self) -> HashSet<&'v ObjectName> {
+        let mut kept = HashSet::with_capacity(self.view.network_interfaces.len());
+        for (key, pod) in &self.view.pods {
+            if !pod.host_network
+                && !pod.mirror
+                && !pod.finished
+                && let Some(node) = &pod.node_name
+            {
+                self.pod(key, pod, node, &mut kept);
+            }
+        }
+        kept
+    }
+
+    fn pod(&mut self, key: &'v ObjectName, pod: &'v Arc<Pod>, node: &str, kept: &mut HashSet<&'v ObjectName>) {
+        let namespace = self.view.namespaces.get(&key.namespace);
+        let of_namespace = namespace.and_then(|namespace| namespace.metadata.annotations.as_ref());
+        let of_pod = pod.metadata.annotations.as_ref().unwrap_or(&NONE);
+        let requests = match annotations::requests(of_pod, of_namespace) {
+            Ok(requests) => requests,
+            Err(error) => {
+                // A slip in an annotation cuts no Pod off that runs already.
+                let first = ObjectName::new(key.namespace.as_str(), format!("{}.", key.name));
+                let own = self.view.network_interfaces.range(first..);
+                let own = own.take_while(|(name, _)| {
+                    name.namespace == key.namespace
+                        && name.name.strip_prefix(key.name.as_str()).is_some_and(|rest| rest.starts_with('.'))
+                });
+                kept.extend(own.filter(|(_, nic)| nic.spec.pod_ref.uid == uid(&pod.metadata)).map(|(name, _)| name));
+                self.warn(pod_target(pod), reason::INVALID_ANNOTATION, error.to_string());
+                return;
+            }
+        };
+        for request in requests {
+            let nic_name = ObjectName::new(key.namespace.as_str(), names::interface(&key.name, &request.interface));
+            match self.view.network_interfaces.get_key_value(&nic_name) {
+                Some((stored, nic)) => {
+                    if is_of(nic, pod, node) && is_asked_for(nic, &request) {
+                        kept.insert(stored);
+                        if nic.spec.security_groups != request.security_groups
+                            && nic.metadata.deletion_timestamp.is_none()
+                        {
+                            let mut nic = NetworkInterface::clone(nic);
+                            nic.spec.security_groups = request.security_groups;
+                            self.spec(nic);
+                        }
+                    }
+                }
+                None if pod.metadata.deletion_timestamp.is_none() => self.create(interface(key, pod, node, request)),
+                None => {}
+            }
+        }
+    }
+}
+
+/// The Pod as Events name it.
+pub(super) fn pod_target(pod: &Arc<Pod>) -> Target {
+    Target::of(&Object::Pod(Arc::clone(pod)))
+}
+
+/// Whether an interface is this very Pod's, on this node.
+fn is_of(nic: &NetworkInterface, pod: &Pod, node: &str) -> bool {
+    nic.spec.pod_ref.uid == uid(&pod.metadata) && nic.spec.node_name == node
+}
+
+/// Whether an interface is in the network that the Pod names. One that was made when nobody named one stays where it is:
+/// the annotation of a Namespace is for Pods that come.
+fn is_asked_for(nic: &NetworkInterface, request: &InterfaceRequest) -> bool {
+    if !matches!(request.source, Source::Pod(_)) {
+        return request.address.map(|address| address.to_string()) == nic.spec.address;
+    }
+    let (subnet, l2_network, elastic_ip) = network(&request.network);
+    nic.spec.subnet == subnet
+        && nic.spec.l2_network == l2_network
+        && nic.spec.elastic_ip == elastic_ip
+        && nic.spec.address == request.address.map(|address| address.to_string())
+}
+
+/// A network as the three fields of a spec.
+fn network(network: &NetworkRef) -> (Option<String>, Option<String>, Option<String>) {
+    match network {
+        NetworkRef::Subnet(name) => (Some(name.clone()), None, None),
+        NetworkRef::L2Network(name) => (None, Some(name.clone()), None),
+        NetworkRef::ElasticIp(name) => (None, None, Some(name.clone())),
+    }
+}
+
+fn interface(key: &ObjectName, pod: &Pod, node: &str, request: InterfaceRequest) -> NetworkInterface {
+    let machine = pod.metadata.labels.as_ref().and_then(|labels| labels.get(VIRTUAL_MACHINE));
+    let (subnet, l2_network, elastic_ip) = network(&request.network);
+    let spec = NetworkInterfaceSpec {
+        pod_ref: InterfacePodRef {
+            uid: uid(&pod.metadata).to_owned(),
+            name: key.name.clone(),
+            interface: request.interface.clone(),
+        },
+        node_name: node.to_owned(),
+        subnet,
+        l2_network,
+        elastic_ip,
+        address: request.address.map(|address| address.to_string()),
+        security_groups: request.security_groups,
+        allocation_identity: machine.map(|machine| format!("vmi.{machine}")),
+        retain_while: machine.map(|machine| RetainWhile {
+            api_version: "kubevirt.io/v1".to_owned(),
+            kind: "VirtualMachine".to_owned(),
+            namespace: key.namespace.clone(),
+            name: machine.clone(),
+        }),
+    };
+    let mut nic = NetworkInterface::new(&names::interface(&key.name, &request.interface), spec);
+    nic.metadata.namespace = Some(key.namespace.clone());
+    nic.metadata.finalizers = Some(vec![interfaces::FINALIZER.to_owned()]);
+    nic.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: Kind::Pod.api_version().to_owned(),
+        kind: Kind::Pod.as_str().to_owned(),
+        name: key.name.clone(),
+        uid: uid(&pod.metadata).to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
+    }]);
+    nic
+}
