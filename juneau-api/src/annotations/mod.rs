@@ -153,8 +153,19 @@ pub fn interfaces(
     if !has_interfaces(pod) {
         return Ok(Vec::new());
     }
-    let none = BTreeMap::new();
-    let of_pod = pod.metadata.annotations.as_ref().unwrap_or(&none);
+    requests(pod.metadata.annotations.as_ref().unwrap_or(&NONE), of_namespace)
+}
+
+static NONE: BTreeMap<String, String> = BTreeMap::new();
+
+/// [`interfaces`] of a Pod that has some, from its annotations alone.
+///
+/// # Errors
+/// [`AnnotationError`], the first that is found.
+pub fn requests(
+    of_pod: &BTreeMap<String, String>,
+    of_namespace: Option<&BTreeMap<String, String>>,
+) -> Result<Vec<InterfaceRequest>, AnnotationError> {
     let mut interfaces = match filled(of_pod, NETWORKS) {
         Some(text) => list::parse(text)?,
         None => Vec::new(),
@@ -171,7 +182,7 @@ pub fn interfaces(
         }
         interfaces[..=place].rotate_right(1);
     } else {
-        let primary = primary(of_pod, of_namespace.unwrap_or(&none))?;
+        let primary = primary(of_pod, of_namespace.unwrap_or(&NONE))?;
         list::elastic_ip_once(&primary, &interfaces)?;
         interfaces.insert(0, primary);
     }
