@@ -6,4 +6,5 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod plan;
+pub mod sink;
 pub mod view;

@@ -15,6 +15,7 @@ use juneau_api::kinds::{
 };
 use juneau_api::view::{ObjectName, Time};
 use juneau_api::{conditions, names};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -58,11 +59,9 @@ impl Failure {
 
     pub(super) fn message(&self) -> &str {
         match self {
-            Self::Exhausted(text)
-            | Self::InUse(text)
-            | Self::Outside(text)
-            | Self::Lost(text)
-            | Self::Pool(text) => text,
+            Self::Exhausted(text) | Self::InUse(text) | Self::Outside(text) | Self::Lost(text) | Self::Pool(text) => {
+                text
+            }
         }
     }
 }
@@ -122,8 +121,13 @@ impl<'v> Planner<'v> {
 
     /// Whether the object that a claim is for exists.
     fn is_wanted(&self, claim: &AllocationClaim) -> bool {
+        self.resource(claim).is_some()
+    }
+
+    /// The object that a claim is for.
+    fn resource(&self, claim: &AllocationClaim) -> Option<&'v ObjectMeta> {
         let resource = &claim.spec.resource_ref;
-        let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.as_str() == resource.kind) else { return false };
+        let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == resource.kind)?;
         let name = ObjectName::new(resource.namespace.clone().unwrap_or_default(), resource.name.as_str());
         let metadata = match kind {
             Kind::Vpc => self.view.vpcs.get(&name.name).map(|object| &object.metadata),
@@ -133,16 +137,28 @@ impl<'v> Planner<'v> {
             Kind::Node => self.view.nodes.get(&name.name).map(|object| &object.metadata),
             _ => None,
         };
-        metadata.is_some_and(|metadata| metadata.uid.is_some() && metadata.uid == resource.uid)
+        metadata.filter(|metadata| metadata.uid.is_some() && metadata.uid == resource.uid)
+    }
+
+    /// Marks the leases of a claim whose object goes; whether there was one to mark.
+    pub(super) fn mark_leases(&mut self, claim: &AllocationClaim) -> bool {
+        let leases = self.index.leases.get(uid(&claim.metadata)).cloned().unwrap_or_default();
+        let mut unmarked = leases.into_iter().filter(|lease| lease.spec.owner_deletion_timestamp.is_none()).peekable();
+        let any = unmarked.peek().is_some();
+        let now = self.time();
+        for lease in unmarked {
+            let mut lease = AllocationLease::clone(lease);
+            lease.spec.owner_deletion_timestamp = Some(now.clone());
+            self.spec(lease);
+        }
+        any
     }
 
     /// Deletes claims whose object is gone.
     pub(super) fn collect_claims(&mut self) {
         let view = self.view;
         for claim in view.claims.values() {
-            if claim.metadata.deletion_timestamp.is_none()
-                && !self.is_wanted(claim)
-                && self.is_settled(&claim.metadata)
+            if claim.metadata.deletion_timestamp.is_none() && !self.is_wanted(claim) && self.is_settled(&claim.metadata)
             {
                 self.delete(claim);
             }
@@ -268,7 +284,9 @@ impl<'v> Planner<'v> {
             newest.entry(pool).and_modify(|newest| *newest = (*newest).max(age)).or_insert(age);
             if !self.is_held(lease) {
                 returning.insert((pool, identity_of_lease(lease)), lease);
-                if let (false, Some(since)) = (is_retained(lease), &lease.spec.owner_deletion_timestamp) {
+                if let (false, Some(since)) = (is_retained(lease), &lease.spec.owner_deletion_timestamp)
+                    && since.0 <= self.now
+                {
                     stock.resting.push((since.0, value));
                 }
             }
@@ -383,11 +401,15 @@ impl<'v> Planner<'v> {
 
     /// What becomes of a lease: nothing while its claim exists.
     fn lease(&mut self, lease: &'v Arc<AllocationLease>) {
-        if self.is_held(lease) {
+        let holder = lease.spec.claim_ref.uid.as_deref().and_then(|uid| self.index.claim_uids.get(uid)).copied();
+        if let Some(holder) = holder {
+            let stays = self.resource(holder).is_some_and(|object| object.deletion_timestamp.is_none());
             if lease.spec.owner_deletion_timestamp.is_some() {
-                let mut lease = AllocationLease::clone(lease);
-                lease.spec.owner_deletion_timestamp = None;
-                self.spec(lease);
+                if stays {
+                    let mut lease = AllocationLease::clone(lease);
+                    lease.spec.owner_deletion_timestamp = None;
+                    self.spec(lease);
+                }
             } else if lease.status.is_some() {
                 let status = lease.status.clone().unwrap_or_default();
                 self.lease_status(lease, status, LeasePhase::Active, None);
@@ -399,11 +421,17 @@ impl<'v> Planner<'v> {
             return;
         }
         let Some(since) = &lease.spec.owner_deletion_timestamp else {
+            // Its claim may be there, and only its watch be behind: it counts as gone a while later. Whoever sees the claim
+            // takes the mark away.
+            let since = later(self.time().0, self.config.settle);
             let mut lease = AllocationLease::clone(lease);
-            lease.spec.owner_deletion_timestamp = Some(self.time());
+            lease.spec.owner_deletion_timestamp = Some(Time(since));
             self.spec(lease);
             return;
         };
+        if !self.is_due(since.0) {
+            return;
+        }
         let Some(pool) = self.view.pools.get(&lease.spec.pool_ref.name) else {
             self.delete(lease);
             return;

@@ -61,7 +61,10 @@ impl<'v> Planner<'v> {
         } else if let Some(claim) =
             self.index.claims.get(&(uid(&nic.metadata), names::Attribute::Address.as_str())).copied()
         {
-            self.delete(claim);
+            // The lock is marked first, while it is certain that its holder goes: from then on it can be had.
+            if !self.mark_leases(claim) {
+                self.delete(claim);
+            }
         } else if has_finalizer(&nic.metadata, FINALIZER) {
             let mut nic = NetworkInterface::clone(nic);
             set_finalizer(&mut nic.metadata, FINALIZER, false);
@@ -298,13 +301,7 @@ impl<'v> Planner<'v> {
         self.status(endpoint, NetworkEndpoint { status: Some(status), ..NetworkEndpoint::clone(endpoint) });
     }
 
-    fn interface_ready(
-        &mut self,
-        key: &ObjectName,
-        nic: &Arc<NetworkInterface>,
-        address: Ipv4Addr,
-        prefix: Ipv4Net,
-    ) {
+    fn interface_ready(&mut self, key: &ObjectName, nic: &Arc<NetworkInterface>, address: Ipv4Addr, prefix: Ipv4Net) {
         let claim = self.index.claims.get(&(uid(&nic.metadata), names::Attribute::Address.as_str()));
         let mut status = nic.status.clone().unwrap_or_default();
         status.phase = Some(InterfacePhase::Ready);

@@ -53,21 +53,20 @@ impl<'v> Planner<'v> {
         };
         for request in requests {
             let nic_name = ObjectName::new(key.namespace.as_str(), names::interface(&key.name, &request.interface));
-            match self.view.network_interfaces.get_key_value(&nic_name) {
-                Some((stored, nic)) => {
-                    if is_of(nic, pod, node) && is_asked_for(nic, &request) {
-                        kept.insert(stored);
-                        if nic.spec.security_groups != request.security_groups
-                            && nic.metadata.deletion_timestamp.is_none()
-                        {
-                            let mut nic = NetworkInterface::clone(nic);
-                            nic.spec.security_groups = request.security_groups;
-                            self.spec(nic);
-                        }
-                    }
+            let Some((stored, nic)) = self.view.network_interfaces.get_key_value(&nic_name) else {
+                if pod.metadata.deletion_timestamp.is_none() {
+                    self.create(interface(key, pod, node, request));
                 }
-                None if pod.metadata.deletion_timestamp.is_none() => self.create(interface(key, pod, node, request)),
-                None => {}
+                continue;
+            };
+            if !is_of(nic, pod, node) || !is_asked_for(nic, &request) {
+                continue;
+            }
+            kept.insert(stored);
+            if nic.spec.security_groups != request.security_groups && nic.metadata.deletion_timestamp.is_none() {
+                let mut nic = NetworkInterface::clone(nic);
+                nic.spec.security_groups = request.security_groups;
+                self.spec(nic);
             }
         }
     }

@@ -1,13 +1,11 @@
 //! Subnets: their number, their reserved addresses, their pool.
 
+use super::Target;
 use super::allocate::{Allocation, Allocations};
 use super::claim::Want;
 use super::mac;
 use super::networks::{self, Networks};
-use super::planner::{
-    Planner, few, has_finalizer, is_owned_by, name, object_name, owner, owners, set_finalizer, uid,
-};
-use super::Target;
+use super::planner::{Planner, few, has_finalizer, is_owned_by, name, object_name, owner, owners, set_finalizer, uid};
 use crate::view::{Kind, Object};
 use ipnet::Ipv4Net;
 use juneau_api::kinds::{

@@ -104,11 +104,7 @@ impl<'v> Planner<'v> {
             (_, Some(_)) if amiss.is_empty() => Ok(()),
             (_, Some(_)) => {
                 let message = format!("routes that lead nowhere: {}", few(&amiss));
-                self.warn(
-                    Target::of(&Object::RouteTable(Arc::clone(table))),
-                    reason::ROUTES_REJECTED,
-                    message.clone(),
-                );
+                self.warn(Target::of(&Object::RouteTable(Arc::clone(table))), reason::ROUTES_REJECTED, message.clone());
                 Err((reason::ROUTES_REJECTED, message))
             }
         };
@@ -256,9 +252,7 @@ impl<'v> Planner<'v> {
                 Err((reason::TARGET_NOT_READY, format!("NetworkEndpoint/{text} is being deleted")))
             }
             [_] => Ok(()),
-            [] if meant.is_empty() => {
-                Err((reason::TARGET_NOT_FOUND, format!("NetworkEndpoint/{text} does not exist")))
-            }
+            [] if meant.is_empty() => Err((reason::TARGET_NOT_FOUND, format!("NetworkEndpoint/{text} does not exist"))),
             [] => Err((reason::TARGET_IN_ANOTHER_VPC, format!("NetworkEndpoint/{text} is not in Vpc/{vpc}"))),
             several => {
                 let names: Vec<String> = several.iter().map(|(key, _)| key.to_string()).collect();

@@ -3,9 +3,7 @@
 use super::allocate::{Allocation, Allocations};
 use super::claim::Want;
 use super::networks::Networks;
-use super::planner::{
-    Planner, few, has_finalizer, is_owned_by, later, name, owner, owners, set_finalizer, uid,
-};
+use super::planner::{Planner, few, has_finalizer, is_owned_by, later, name, owner, owners, set_finalizer, uid};
 use crate::view::Kind;
 use juneau_api::kinds::{RouteTable, RouteTableSpec, Vpc, VpcStatus, reason};
 use juneau_api::{conditions, names};
@@ -63,10 +61,7 @@ impl<'v> Planner<'v> {
                 (_, None) => Err((reason::NOT_READY, "waits for its number".to_owned())),
                 (_, Some(_)) => table.and_then(|table| match self.table_id(allocations, table) {
                     Some(_) => Ok(()),
-                    None => Err((
-                        reason::MAIN_ROUTE_TABLE_NOT_READY,
-                        format!("RouteTable/{own} has no number yet"),
-                    )),
+                    None => Err((reason::MAIN_ROUTE_TABLE_NOT_READY, format!("RouteTable/{own} has no number yet"))),
                 }),
             }
         };
@@ -128,9 +123,7 @@ impl<'v> Planner<'v> {
         if is_leftover(&table.metadata, &vpc.metadata) {
             return Err((reason::MAIN_ROUTE_TABLE_MISSING, format!("an earlier RouteTable/{own} is on its way out")));
         }
-        if table.metadata.deletion_timestamp.is_none()
-            && !is_owned_by(&table.metadata, Kind::Vpc, uid(&vpc.metadata))
-        {
+        if table.metadata.deletion_timestamp.is_none() && !is_owned_by(&table.metadata, Kind::Vpc, uid(&vpc.metadata)) {
             let mut table = RouteTable::clone(table);
             table.metadata.owner_references.get_or_insert_default().push(owner(Kind::Vpc, &vpc.metadata));
             self.metadata(table);

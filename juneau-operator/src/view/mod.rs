@@ -79,6 +79,27 @@ impl View {
         }
     }
 
+    /// All objects of a kind.
+    #[must_use]
+    pub fn all(&self, kind: Kind) -> Vec<Object> {
+        fn each<K, T>(map: &BTreeMap<K, Arc<T>>, wrap: impl Fn(Arc<T>) -> Object) -> Vec<Object> {
+            map.values().cloned().map(wrap).collect()
+        }
+        match kind {
+            Kind::Namespace => each(&self.namespaces, Object::Namespace),
+            Kind::Node => each(&self.nodes, Object::Node),
+            Kind::Pod => each(&self.pods, Object::Pod),
+            Kind::Vpc => each(&self.vpcs, Object::Vpc),
+            Kind::Subnet => each(&self.subnets, Object::Subnet),
+            Kind::RouteTable => each(&self.route_tables, Object::RouteTable),
+            Kind::NetworkInterface => each(&self.network_interfaces, Object::NetworkInterface),
+            Kind::NetworkEndpoint => each(&self.network_endpoints, Object::NetworkEndpoint),
+            Kind::AllocationPool => each(&self.pools, Object::AllocationPool),
+            Kind::AllocationClaim => each(&self.claims, Object::AllocationClaim),
+            Kind::AllocationLease => each(&self.leases, Object::AllocationLease),
+        }
+    }
+
     /// The object with this kind and name.
     #[must_use]
     pub fn get(&self, kind: Kind, name: &ObjectName) -> Option<Object> {
