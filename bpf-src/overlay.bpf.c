@@ -108,6 +108,8 @@ int jn_overlay_decide(struct __sk_buff *skb)
 		jn_flow_touch(entry, &context->old, packet);
 		__builtin_memcpy(&context->flow, &context->old, JN_FLOW_HOT);
 	} else {
+		if (entry && context->found == JN_FOUND_CURRENT)
+			jn_flow_answered_apart(entry, &context->old);
 		reason = jn_overlay_decided(skb, context, hook);
 		if (reason)
 			goto drop;

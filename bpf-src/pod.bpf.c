@@ -88,6 +88,7 @@ int jn_pod(struct __sk_buff *skb)
 
 	if (!context)
 		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	context->found = JN_FOUND_UNREAD;
 	packet.key.word[0] = 0;
 	packet.key.word[1] = 0;
 	context->vpc = 0;
@@ -108,14 +109,17 @@ int jn_pod(struct __sk_buff *skb)
 	reason = JN_NEXT + JN_TAIL_POD_DECIDE;
 	flow = &context->flow;
 	entry = bpf_map_lookup_elem(&jn_flows, &packet.key.key);
-	if (!entry || !jn_flow_copy(flow, entry, jn_fold(&packet.key), JN_FLOW_HOT))
+	if (!entry) {
+		context->found = JN_FOUND_NONE;
+		goto next;
+	}
+	if (!jn_flow_copy(flow, entry, jn_fold(&packet.key), JN_FLOW_HOT))
 		goto next;
 	if (flow->epoch != JN_READ(jn_hot.epoch) || !jn_pod_fits(flow, &packet) ||
-	    (flow->flags & (JN_FLOW_REPLY | JN_FLOW_EMBRYONIC)) == (JN_FLOW_REPLY | JN_FLOW_EMBRYONIC) ||
 	    jn_flow_reused(&packet, flow->flags))
 		goto next;
-	jn_flow_touch(entry, flow, &packet);
 	jn_step(context, JN_STAGE_FLOW, JN_FOUND_CURRENT, flow->flags, flow->stamp, flow->epoch, flow->vpc_index);
+	jn_flow_touch(entry, flow, &packet);
 	return jn_emit_pod(skb, context, flow, &packet, ethernet, ip);
 
 next:
@@ -240,7 +244,7 @@ static __always_inline int jn_answerable(int reason)
 	       reason == JN_TTL_EXCEEDED || reason == JN_FRAGMENTATION_NEEDED;
 }
 
-/* A miss, the first answer, a fragment, a moved epoch: the flow's record as a whole. */
+/* A miss, a fragment, a moved epoch: the flow's record as a whole. */
 SEC("tc")
 int jn_pod_decide(struct __sk_buff *skb)
 {
@@ -269,6 +273,8 @@ int jn_pod_decide(struct __sk_buff *skb)
 		jn_flow_touch(entry, &context->old, packet);
 		__builtin_memcpy(&context->flow, &context->old, JN_FLOW_HOT);
 	} else {
+		if (entry && context->found == JN_FOUND_CURRENT)
+			jn_flow_answered_apart(entry, &context->old);
 		reason = jn_pod_decided(skb, context, interface);
 		if (jn_answerable(reason)) {
 			context->verdict.reason = reason;

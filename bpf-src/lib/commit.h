@@ -65,10 +65,13 @@ static __always_inline void jn_tag(struct jn_flow *flow, const union jn_key_word
 	flow->tag_low = birth;
 }
 
-/* The low half of the clock: two records that follow each other in one element never share it. */
+/*
+ * What tells records apart that follow each other in one element under one key. A random number does so as well as the
+ * low half of a clock, which comes round every four seconds, and costs a sixth of it.
+ */
 static __always_inline __u32 jn_birth(void)
 {
-	return (__u32)bpf_ktime_get_ns();
+	return bpf_get_prandom_u32();
 }
 
 /* Whether the record under context->reverse_key answers for our forward key. */
@@ -114,7 +117,7 @@ static __always_inline int jn_commit_again(struct jn_context *context)
 	if (bpf_map_update_elem(&jn_flows, &packet->key.key, flow, BPF_ANY))
 		return JN_FLOW_MAP_FULL;
 	if (told && !(flow->flags & JN_FLOW_SINGLE))
-		jn_flow_tell(&flow->peer, told << 8);
+		jn_flow_tell(&flow->peer, 0, told << 8);
 	return JN_OK;
 }
 

@@ -66,6 +66,7 @@ enum jn_found {
 	JN_FOUND_STALE = 1,
 	JN_FOUND_CURRENT = 2,
 	JN_FOUND_REUSED = 3, /* a new connection takes the ports */
+	JN_FOUND_UNREAD = 4, /* the hook's program leaves it to the next one to look */
 };
 
 /* Bytes in front of the inner Ethernet header at the hook OVERLAY. */

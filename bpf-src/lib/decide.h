@@ -4,27 +4,43 @@
 #include "emit.h"
 #include "route.h"
 
-/* The record of the packet's key into context->old, and what it is worth into context->found. */
+/*
+ * The record of the packet's key into context->old, and what it is worth into context->found. There is none to look
+ * for if the hook's program has found none: should one have come since, commit meets it.
+ */
 static __always_inline struct jn_flow *jn_flow_find(struct jn_context *context)
 {
 	struct jn_packet *packet = &context->packet;
 	struct jn_flow *old = &context->old;
 	struct jn_flow *entry;
 
+	if (context->found == JN_FOUND_NONE)
+		return 0;
 	context->found = JN_FOUND_NONE;
 	entry = bpf_map_lookup_elem(&jn_flows, &packet->key.key);
 	if (!entry || !jn_flow_copy(old, entry, jn_fold(&packet->key), sizeof(*old)))
 		return 0;
-	if (jn_flow_reused(packet, old->flags)) {
+	if (jn_flow_reused(packet, old->flags))
 		context->found = JN_FOUND_REUSED;
-	} else if (jn_flow_current(entry, old)) {
+	else if (jn_flow_current(entry, old))
 		context->found = JN_FOUND_CURRENT;
-		if ((old->flags & (JN_FLOW_REPLY | JN_FLOW_EMBRYONIC)) == (JN_FLOW_REPLY | JN_FLOW_EMBRYONIC))
-			jn_flow_answered(entry, old);
-	} else {
+	else
 		context->found = JN_FOUND_STALE;
-	}
 	return entry;
+}
+
+/* The first answer by a packet whose record holds but does not fit: it is decided again. */
+static __always_inline void jn_flow_answered_apart(struct jn_flow *entry, struct jn_flow *old)
+{
+	__u32 seen = old->flags;
+
+	if (!jn_flow_awaits(seen))
+		return;
+	old->flags = seen & ~JN_FLOW_EMBRYONIC;
+	if (jn_config.dry_run)
+		return;
+	jn_flow_answered(entry, old, seen, 0);
+	jn_flow_tell(&old->peer, JN_FLOW_EMBRYONIC, 0);
 }
 
 /* The tuple of the direction that opened the flow. Returns whether this packet is the other direction's. */

@@ -40,40 +40,83 @@ static __always_inline int jn_flow_reused(const struct jn_packet *packet, __u32 
 	return (packet->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && (flow_flags & JN_FLOW_CLOSING);
 }
 
-/* Adds flags to the record of another key, if it is still that key's. */
-static __always_inline void jn_flow_tell(const struct jn_flow_key *key, __u32 flags)
+/* Whether a record waits for the first answer, and its direction is the answering one. */
+static __always_inline int jn_flow_awaits(__u32 flow_flags)
+{
+	return (flow_flags & (JN_FLOW_REPLY | JN_FLOW_EMBRYONIC)) == (JN_FLOW_REPLY | JN_FLOW_EMBRYONIC);
+}
+
+/*
+ * Clears and sets flags of a record that had `seen`: in one exchange, or in two when somebody else changed them
+ * meanwhile. Returns what they were when they were cleared.
+ */
+static __always_inline __u32 jn_flow_flags(struct jn_flow *entry, __u32 seen, __u32 clear, __u32 set)
+{
+	if (__sync_val_compare_and_swap(&entry->flags, seen, (seen & ~clear) | set) == seen)
+		return seen;
+	seen = __sync_fetch_and_and(&entry->flags, ~clear);
+	__sync_fetch_and_or(&entry->flags, set);
+	return seen;
+}
+
+/* Changes flags of the record of another key, if it is still that key's. */
+static __always_inline void jn_flow_tell(const struct jn_flow_key *key, __u32 clear, __u32 set)
 {
 	union jn_key_words words;
 	struct jn_flow *peer;
+	__u32 seen;
 
 	words.key = *key;
 	peer = bpf_map_lookup_elem(&jn_flows, &words.key);
-	if (peer && (__u32)(JN_READ(peer->tag) >> 32) == (__u32)(jn_fold(&words) >> 32) &&
-	    (JN_READ(peer->flags) & flags) != flags)
-		__sync_fetch_and_or(&peer->flags, flags);
+	if (!peer || (__u32)(JN_READ(peer->tag) >> 32) != (__u32)(jn_fold(&words) >> 32))
+		return;
+	seen = JN_READ(peer->flags);
+	if (seen & clear)
+		jn_flow_flags(peer, seen, clear, set);
+	else if ((seen & set) != set)
+		__sync_fetch_and_or(&peer->flags, set);
 }
 
-/* What a hit leaves in its record: stamp and TCP flags; SYN, FIN and RST in the peer's, too. */
-static __always_inline void jn_flow_touch(struct jn_flow *entry, const struct jn_flow *copy,
+/* The first answer at its own record, which had `seen`: who clears the bit takes it out of the count. */
+static __always_inline void jn_flow_answered(struct jn_flow *entry, const struct jn_flow *copy, __u32 seen, __u32 set)
+{
+	__u32 index = copy->vpc_index;
+	struct jn_vpc_state *state;
+
+	if (!(jn_flow_flags(entry, seen, JN_FLOW_EMBRYONIC, set) & JN_FLOW_EMBRYONIC))
+		return;
+	state = bpf_map_lookup_elem(&jn_vpc_states, &index);
+	if (state)
+		__sync_fetch_and_add(&state->embryonic, -1);
+}
+
+/* What a hit leaves in its record: stamp and TCP flags; SYN, FIN, RST and the first answer in the peer's, too. */
+static __always_inline void jn_flow_touch(struct jn_flow *entry, struct jn_flow *copy,
 					  const struct jn_packet *packet)
 {
+	__u32 clear = jn_flow_awaits(copy->flags) ? JN_FLOW_EMBRYONIC : 0;
+	__u32 told = packet->tcp_flags & JN_TCP_TOLD;
 	__u32 tcp_flags = packet->tcp_flags;
+	__u32 seen = copy->flags;
 	__u32 now;
 
+	copy->flags = seen & ~clear;
 	if (jn_config.dry_run)
 		return;
 	now = jn_now();
 	if (copy->stamp != now)
 		JN_WRITE(entry->stamp, now);
-	if (tcp_flags & ~copy->flags)
+	if (JN_UNLIKELY(clear))
+		jn_flow_answered(entry, copy, seen, tcp_flags);
+	else if (tcp_flags & ~seen)
 		__sync_fetch_and_or(&entry->flags, tcp_flags);
-	if ((tcp_flags & JN_TCP_TOLD) && !(copy->flags & JN_FLOW_SINGLE)) {
+	if (JN_UNLIKELY(told | clear) && !(seen & JN_FLOW_SINGLE)) {
 		struct jn_flow_key peer = entry->peer;
 
 		/* The peer's key lies behind the last tag: a second look at the first says whose it is. */
 		jn_barrier();
 		if (JN_READ(entry->tag) == copy->tag)
-			jn_flow_tell(&peer, (tcp_flags & JN_TCP_TOLD) << 8);
+			jn_flow_tell(&peer, clear, told << 8);
 	}
 }
 
@@ -176,28 +219,4 @@ static __always_inline void jn_generation_add(struct jn_context *context, struct
 	context->odd |= flow->value[index] & 1;
 	flow->epoch = context->epoch - context->odd;
 	jn_barrier();
-}
-
-/* ---- the first answer ---- */
-
-/* Clears the bit on both records; who cleared it on the own one takes it out of the count. */
-static __always_inline void jn_flow_answered(struct jn_flow *entry, struct jn_flow *copy)
-{
-	union jn_key_words words;
-	struct jn_flow *peer;
-
-	copy->flags &= ~JN_FLOW_EMBRYONIC;
-	if (jn_config.dry_run)
-		return;
-	if (__sync_fetch_and_and(&entry->flags, ~JN_FLOW_EMBRYONIC) & JN_FLOW_EMBRYONIC) {
-		__u32 index = copy->vpc_index;
-		struct jn_vpc_state *state = bpf_map_lookup_elem(&jn_vpc_states, &index);
-
-		if (state)
-			__sync_fetch_and_add(&state->embryonic, -1);
-	}
-	words.key = copy->peer;
-	peer = bpf_map_lookup_elem(&jn_flows, &words.key);
-	if (peer && (__u32)(JN_READ(peer->tag) >> 32) == (__u32)(jn_fold(&words) >> 32))
-		__sync_fetch_and_and(&peer->flags, ~JN_FLOW_EMBRYONIC);
 }

@@ -11,6 +11,7 @@ static __always_inline void jn_overlay_begin(struct jn_context *context, struct 
 	packet->key.word[1] = 0;
 	context->packet.key = packet->key;
 	context->vpc = 0;
+	context->found = JN_FOUND_UNREAD;
 	context->verdict.hook = hook;
 	context->verdict.slow = 0;
 	if (jn_config.dry_run)
@@ -104,14 +105,17 @@ static __always_inline int jn_overlay_receive(struct __sk_buff *skb, struct jn_c
 	reason = JN_NEXT + JN_TAIL_OVERLAY_DECIDE;
 	flow = &context->flow;
 	entry = bpf_map_lookup_elem(&jn_flows, &packet->key.key);
-	if (!entry || !jn_flow_copy(flow, entry, jn_fold(&packet->key), JN_FLOW_HOT))
+	if (!entry) {
+		context->found = JN_FOUND_NONE;
+		goto next;
+	}
+	if (!jn_flow_copy(flow, entry, jn_fold(&packet->key), JN_FLOW_HOT))
 		goto next;
 	if (flow->epoch != JN_READ(jn_hot.epoch) || !jn_overlay_fits(flow, packet) ||
-	    (flow->flags & (JN_FLOW_REPLY | JN_FLOW_EMBRYONIC)) == (JN_FLOW_REPLY | JN_FLOW_EMBRYONIC) ||
 	    jn_flow_reused(packet, flow->flags))
 		goto next;
-	jn_flow_touch(entry, flow, packet);
 	jn_step(context, JN_STAGE_FLOW, JN_FOUND_CURRENT, flow->flags, flow->stamp, flow->epoch, flow->vpc_index);
+	jn_flow_touch(entry, flow, packet);
 	return jn_emit_overlay(skb, context, hook, flow, packet);
 
 next:

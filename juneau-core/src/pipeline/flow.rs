@@ -19,13 +19,11 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             };
         };
         let opens = parsed.tcp_flags & (TCP_SYN | TCP_ACK) == TCP_SYN;
+        let seen = flow.flags;
         let found = if opens && flow.saw(TCP_FIN | TCP_RST) {
             Found::Reused
         } else if self.holds(parsed, &mut flow)? {
-            if flow.has(FLOW_REPLY | FLOW_EMBRYONIC) {
-                self.flows.answered(&parsed.key).map_err(fault("flow"))?;
-                flow.flags &= !FLOW_EMBRYONIC;
-            }
+            self.answered(parsed, &mut flow)?;
             if flow.kind != EGRESS_UNRESOLVED && fits(&flow) { Found::Hit(flow) } else { Found::Again(flow) }
         } else {
             Found::Again(flow)
@@ -36,23 +34,28 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             Found::Hit(_) => 2,
             Found::Reused => 3,
         };
-        self.step(STAGE_FLOW, code, [flow.flags, flow.stamp, flow.epoch, u32::from(flow.vpc_index)]);
+        self.step(STAGE_FLOW, code, [seen, flow.stamp, flow.epoch, u32::from(flow.vpc_index)]);
         Ok(found)
     }
 
-    /// A hit on a record that holds as it is, for a packet that must not change any: its sender is no node of ours,
-    /// unless the record says otherwise.
-    pub(super) fn find_untouched(&mut self, parsed: &Parsed, fits: impl Fn(&Flow) -> bool) -> Result<Found, Stop> {
+    /// Takes in the first answer, if this is it.
+    fn answered(&mut self, parsed: &Parsed, flow: &mut Flow) -> PathResult<()> {
+        if flow.has(FLOW_REPLY | FLOW_EMBRYONIC) {
+            self.flows.answered(&parsed.key).map_err(fault("flow"))?;
+            flow.flags &= !FLOW_EMBRYONIC;
+        }
+        Ok(())
+    }
+
+    /// A hit on a record that holds as it is. Nothing else will do for this packet: its sender is no node of ours, unless
+    /// the record says otherwise.
+    pub(super) fn find_as_it_is(&mut self, parsed: &Parsed, fits: impl Fn(&Flow) -> bool) -> Result<Found, Stop> {
         let epoch = self.state.epoch().map_err(fault("epoch"))?;
         let opens = parsed.tcp_flags & (TCP_SYN | TCP_ACK) == TCP_SYN;
         match self.flows.lookup(&parsed.key).map_err(fault("flow"))? {
-            Some(flow)
-                if flow.epoch == epoch
-                    && !(opens && flow.saw(TCP_FIN | TCP_RST))
-                    && !flow.has(FLOW_REPLY | FLOW_EMBRYONIC)
-                    && fits(&flow) =>
-            {
+            Some(mut flow) if flow.epoch == epoch && !(opens && flow.saw(TCP_FIN | TCP_RST)) && fits(&flow) => {
                 self.step(STAGE_FLOW, 2, [flow.flags, flow.stamp, flow.epoch, u32::from(flow.vpc_index)]);
+                self.answered(parsed, &mut flow)?;
                 Ok(Found::Hit(flow))
             }
             _ => Err(Stop::Drop(Reason::VtepUnknown)),

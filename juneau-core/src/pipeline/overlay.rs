@@ -82,7 +82,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             return Ok(self.emit_overlay(frame, &flow, mark));
         }
         let fits = |flow: &Flow| flow.kind == EGRESS_PEER && flow.vtep == arrival.source && flow.dmac == mac;
-        let found = if known { self.find(&parsed, fits)? } else { self.find_untouched(&parsed, fits)? };
+        let found = if known { self.find(&parsed, fits)? } else { self.find_as_it_is(&parsed, fits)? };
         let flow = if let Found::Hit(flow) = found {
             self.touch(&parsed, &flow)?;
             flow
