@@ -191,6 +191,7 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 	sender.ifindex = skb->ifindex;
 	sender.gateway = interface->gateway;
 	sender.mac = interface->mac;
+	sender.known = 0;
 	reason = jn_route(context, &sender, destination, &connected);
 	if (reason)
 		return reason;
@@ -365,6 +366,7 @@ int jn_pod_icmp(struct __sk_buff *skb)
 	sender.ifindex = skb->ifindex;
 	sender.gateway = interface->gateway;
 	sender.mac = interface->mac;
+	sender.known = 0;
 	reason = jn_route(context, &sender, packet->key.key.destination, &connected);
 	if (reason)
 		goto drop;

@@ -74,8 +74,11 @@ static __always_inline __u32 jn_birth(void)
 	return bpf_get_prandom_u32();
 }
 
+/* Who holds context->reverse_key. */
+enum jn_held { JN_HELD_FREE, JN_HELD_OURS, JN_HELD_OTHER };
+
 /* Whether the record under context->reverse_key answers for our forward key. */
-static __always_inline int jn_reverse_is_ours(struct jn_context *context)
+static __always_inline int jn_reverse_held(struct jn_context *context)
 {
 	const struct jn_flow_key *own = &context->packet.key.key;
 	struct jn_flow *held = bpf_map_lookup_elem(&jn_flows, &context->reverse_key.key);
@@ -83,15 +86,16 @@ static __always_inline int jn_reverse_is_ours(struct jn_context *context)
 	__u64 tag;
 
 	if (!held)
-		return 1;
+		return JN_HELD_FREE;
 	tag = JN_READ(held->tag);
 	jn_barrier();
 	peer = held->peer;
 	jn_barrier();
-	if (JN_READ(held->tag) != tag)
-		return 0;
-	return peer.scope == own->scope && peer.source == own->source && peer.destination == own->destination &&
-	       peer.source_port == own->source_port && peer.destination_port == own->destination_port;
+	if (JN_READ(held->tag) == tag && peer.scope == own->scope && peer.source == own->source &&
+	    peer.destination == own->destination && peer.source_port == own->source_port &&
+	    peer.destination_port == own->destination_port)
+		return JN_HELD_OURS;
+	return JN_HELD_OTHER;
 }
 
 /* Whether the found record keeps being what it is: its flags and its peer stay. */
@@ -158,13 +162,19 @@ static __always_inline int jn_commit_new(struct __sk_buff *skb, struct jn_contex
 	if (jn_config.dry_run)
 		return JN_OK;
 	if (pair) {
-		error = bpf_map_update_elem(&jn_flows, &context->reverse_key.key, reverse, BPF_NOEXIST);
-		if (error == JN_EEXIST) {
-			if (jn_reverse_is_ours(context))
-				error = bpf_map_update_elem(&jn_flows, &context->reverse_key.key, reverse, BPF_ANY);
-			else
-				pair = 0;
+		/* Reused ports have their reverse record still, as a rule. */
+		int held = reused ? jn_reverse_held(context) : JN_HELD_FREE;
+
+		error = JN_EEXIST;
+		if (held == JN_HELD_FREE) {
+			error = bpf_map_update_elem(&jn_flows, &context->reverse_key.key, reverse, BPF_NOEXIST);
+			if (error == JN_EEXIST)
+				held = jn_reverse_held(context);
 		}
+		if (held == JN_HELD_OTHER)
+			pair = 0;
+		else if (error == JN_EEXIST)
+			error = bpf_map_update_elem(&jn_flows, &context->reverse_key.key, reverse, BPF_ANY);
 		if (pair && error) {
 			jn_quota_return(&quota);
 			return JN_FLOW_MAP_FULL;

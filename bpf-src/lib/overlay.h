@@ -151,7 +151,7 @@ static __always_inline int jn_overlay_receiver(struct jn_context *context, __u32
 }
 
 /* The record for the answers: the way back from the receiver, or none yet. */
-static __always_inline void jn_overlay_reverse(struct jn_context *context, __u32 ifindex)
+static __always_inline void jn_overlay_reverse(struct jn_context *context, __u32 ifindex, int known)
 {
 	struct jn_flow *reverse = &context->reverse;
 	struct jn_sender sender = {
@@ -160,6 +160,7 @@ static __always_inline void jn_overlay_reverse(struct jn_context *context, __u32
 		.ifindex = ifindex,
 		.gateway = context->segment.gateway,
 		.mac = context->receiver.mac,
+		.known = known,
 	};
 	int connected = 0;
 
@@ -184,7 +185,7 @@ static __always_inline int jn_overlay_decided(struct __sk_buff *skb, struct jn_c
 	struct jn_flow *flow = &context->flow;
 	struct jn_side own, other;
 	__u32 ifindex;
-	int reason, reply, through;
+	int reason, reply, through, known;
 
 	context->verdict.slow = 1;
 	/* A VNI's VPC never changes while it lives: it may be read before the generations. */
@@ -209,7 +210,7 @@ static __always_inline int jn_overlay_decided(struct __sk_buff *skb, struct jn_c
 		own.policy = context->receiver.policy;
 		own.flags = context->receiver.flags | JN_EP_LOCAL;
 	}
-	jn_side_find(context, packet->key.key.source, &other);
+	known = jn_side_find(context, packet->key.key.source, &other);
 	if (reply)
 		reason = jn_policy(&own, own.identity, &other, other.identity);
 	else
@@ -225,7 +226,7 @@ static __always_inline int jn_overlay_decided(struct __sk_buff *skb, struct jn_c
 	jn_mac_copy(flow->dmac, packet->macs);
 	jn_step(context, JN_STAGE_DELIVER, flow->kind, flow->ifindex, flow->vtep, flow->vni, flow->mtu);
 	if (!through && !jn_found_kept(context))
-		jn_overlay_reverse(context, ifindex);
+		jn_overlay_reverse(context, ifindex, known);
 	return jn_commit(skb, hook, !through);
 }
 

@@ -28,8 +28,11 @@ static __always_inline int jn_policy_probe(struct jn_context *context, struct jn
 	return action == JN_POLICY_ALLOW ? JN_POLICY_ALLOW : JN_POLICY_DENY;
 }
 
-/* Whether {identity, policy} allows `peer`: the first rule that exists decides; none refuses. */
-JN_ONCE int jn_policy_side(__u32 identity, __u32 policy, __u32 peer, __u32 direction)
+/*
+ * Whether {identity, policy} allows `peer`: the first rule that exists decides; none refuses. An unknown peer is
+ * matched by rules for everybody alone; `any` says that there are no others.
+ */
+JN_ONCE int jn_policy_side(__u32 identity, __u32 policy, __u32 peer, __u32 direction, __u32 any)
 {
 	struct jn_context *context = jn_context();
 	struct jn_policy_key key = {
@@ -46,7 +49,7 @@ JN_ONCE int jn_policy_side(__u32 identity, __u32 policy, __u32 peer, __u32 direc
 	protocol = context->packet.protocol;
 	if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)
 		port = context->original.destination_port;
-	if (peer != JN_IDENTITY_UNKNOWN) {
+	if (peer != JN_IDENTITY_UNKNOWN && !any) {
 		key.peer = peer;
 		key.protocol = protocol;
 		key.port = port;
@@ -60,11 +63,13 @@ JN_ONCE int jn_policy_side(__u32 identity, __u32 policy, __u32 peer, __u32 direc
 			return action == JN_POLICY_ALLOW;
 	}
 	key.peer = (__u32)JN_IDENTITY_ANY;
-	key.protocol = protocol;
-	key.port = port;
-	action = jn_policy_probe(context, &key);
-	if (action)
-		return action == JN_POLICY_ALLOW;
+	if (!any) {
+		key.protocol = protocol;
+		key.port = port;
+		action = jn_policy_probe(context, &key);
+		if (action)
+			return action == JN_POLICY_ALLOW;
+	}
 	key.protocol = 0;
 	key.port = 0;
 	action = jn_policy_probe(context, &key);
@@ -82,23 +87,26 @@ static __always_inline int jn_policy(const struct jn_side *sender,
 	if (((sender->flags & (JN_EP_LOCAL | JN_EP_POLICY_READY)) == JN_EP_LOCAL) ||
 	    ((receiver->flags & (JN_EP_LOCAL | JN_EP_POLICY_READY)) == JN_EP_LOCAL))
 		return JN_POLICY_NOT_READY;
-	if (sender->flags & JN_EP_LOCAL && !jn_policy_side(sender->identity, sender->policy, destination_identity, JN_EGRESS))
+	if (sender->flags & JN_EP_LOCAL && !jn_policy_side(sender->identity, sender->policy, destination_identity, JN_EGRESS,
+							  sender->flags & JN_EP_EGRESS_ANY))
 		return JN_POLICY_EGRESS;
-	if (receiver->flags & JN_EP_LOCAL && !jn_policy_side(receiver->identity, receiver->policy, source_identity, JN_INGRESS))
+	if (receiver->flags & JN_EP_LOCAL && !jn_policy_side(receiver->identity, receiver->policy, source_identity,
+							    JN_INGRESS, receiver->flags & JN_EP_INGRESS_ANY))
 		return JN_POLICY_INGRESS;
 	return JN_OK;
 }
 
-/* A side by address. */
-static __always_inline void jn_side_find(struct jn_context *context, __be32 address, struct jn_side *side)
+/* A side by address. Returns whether context->other is its record. */
+static __always_inline int jn_side_find(struct jn_context *context, __be32 address, struct jn_side *side)
 {
 	if (jn_endpoint(context->vpc, address, &context->other)) {
 		side->identity = context->other.identity;
 		side->policy = context->other.policy;
 		side->flags = context->other.flags;
-	} else {
-		side->identity = JN_IDENTITY_UNKNOWN;
-		side->policy = 0;
-		side->flags = 0;
+		return 1;
 	}
+	side->identity = JN_IDENTITY_UNKNOWN;
+	side->policy = 0;
+	side->flags = 0;
+	return 0;
 }

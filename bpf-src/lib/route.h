@@ -10,6 +10,7 @@ struct jn_sender {
 	__u32 ifindex;
 	__be32 gateway;
 	const __u8 *mac;
+	int known; /* context->other is the destination's record */
 };
 
 /* Finds context->target. `connected`: the route is the destination's own Subnet's. */
@@ -42,7 +43,9 @@ static __always_inline int jn_route(struct jn_context *context, const struct jn_
 	} else {
 		return JN_ROUTE_UNREACHABLE;
 	}
-	if (!jn_endpoint(context->vpc, address, &context->target))
+	if (sender->known && address == destination)
+		context->target = context->other;
+	else if (!jn_endpoint(context->vpc, address, &context->target))
 		return missing;
 	if (context->target.flags & JN_EP_LOCAL && context->target.ifindex == sender->ifindex)
 		return JN_ROUTE_UNREACHABLE;

@@ -95,6 +95,9 @@ enum jn_endpoint_flag {
 	JN_EP_POLICY_READY = 1, /* policy is programmed; unset = closed */
 	JN_EP_ROUTER = 2,       /* next hop of an endpoint route: may send from and receive for other addresses */
 	JN_EP_LOCAL = 4,        /* attached to this node (endpoints only) */
+	/* Its policy has rules for every peer, protocol and port alone: narrower ones are not looked for. */
+	JN_EP_EGRESS_ANY = 8,
+	JN_EP_INGRESS_ANY = 16,
 };
 
 /* jn_route.kind */
@@ -141,7 +144,6 @@ enum jn_flow_flag {
 	JN_FLOW_EMBRYONIC = 1 << 16, /* not answered yet; set on both entries, cleared by the first answer */
 	JN_FLOW_REPLY = 1 << 17,     /* this entry is the answering direction */
 	JN_FLOW_SINGLE = 1 << 18,    /* has no peer entry (through a router) */
-	JN_FLOW_EXPIRING = 1 << 19,  /* marked by the sweep's first pass */
 };
 
 /* Indices into jn_generations: each space lies in one array. A slot shared by two objects costs a second decision,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use juneau_bpf::{
     Counters, Dataplane, Flows, Generations, HotLine, KernelTables, NodeConfig, PrivateLoad, Sweeper, TestPacket,
 };
-use juneau_core::layout::GEN_MAX;
+use juneau_core::layout::{EP_EGRESS_ANY, EP_INGRESS_ANY, EndpointKey, GEN_MAX, be32};
 use juneau_core::pipeline::{Generations as _, Limits, Packet, Pipeline};
 use juneau_core::tables::{Diff, Tables, TablesMut};
 use juneau_core::testkit::topology::{self, pods, vtep};
@@ -146,6 +146,7 @@ impl World {
             0..4 => {
                 let mut wanted = self.tables.clone();
                 generate::change(&mut wanted, &self.beginning, random);
+                rules_are_wide(&mut wanted, random);
                 self.apply(&wanted);
             }
             4 => self.suspend(random),
@@ -235,5 +236,20 @@ impl World {
         if let Err(difference) = outcome {
             panic!("seed {seed}, after {}: {difference}", self.last);
         }
+    }
+}
+
+/// Now and then an endpoint says of its rules how wide they are, true or not: both sides must believe it alike.
+fn rules_are_wide(tables: &mut Tables, random: &mut Random) {
+    if !random.chance(30) {
+        return;
+    }
+    let pod = random.pick(&pods());
+    let flags = random.pick(&[EP_EGRESS_ANY, EP_INGRESS_ANY, EP_EGRESS_ANY | EP_INGRESS_ANY]);
+    if let Some(interface) = tables.interfaces.get_mut(&pod.ifindex()) {
+        interface.flags ^= flags;
+    }
+    if let Some(endpoint) = tables.endpoints.get_mut(&EndpointKey { vpc: pod.vpc(), address: be32(pod.address()) }) {
+        endpoint.flags ^= flags;
     }
 }

@@ -3,8 +3,8 @@
 use super::{Compilation, POLICY_GENERATION, Segments, endpoints_of, ipv4_of};
 use crate::id::{MacAddr, Vni, VpcId, VpcIndex};
 use crate::layout::{
-    self, Be32, EP_LOCAL, EP_POLICY_READY, EP_ROUTER, EndpointKey, Interface, KIND_POD, Mac, MacKey, Segment, be32,
-    endpoint_generation,
+    self, Be32, EP_EGRESS_ANY, EP_INGRESS_ANY, EP_LOCAL, EP_POLICY_READY, EP_ROUTER, EndpointKey, Interface, KIND_POD,
+    Mac, MacKey, Segment, be32, endpoint_generation,
 };
 use crate::model::{Endpoint, Model, Problem, RouteTarget, Subnet};
 use core::net::{IpAddr, Ipv4Addr};
@@ -150,7 +150,8 @@ impl<'a> Compilation<'a> {
         for (set, flag) in [
             (endpoint.policy_ready, EP_POLICY_READY),
             (router, EP_ROUTER),
-            (matches!(placed.place, Place::Here(_)), EP_LOCAL),
+            // No narrower rules are compiled.
+            (matches!(placed.place, Place::Here(_)), EP_LOCAL | EP_EGRESS_ANY | EP_INGRESS_ANY),
         ] {
             flags |= if set { flag } else { 0 };
         }

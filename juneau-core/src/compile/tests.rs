@@ -3,13 +3,15 @@
 use super::*;
 use crate::id::{IfIndex, MacAddr, TableId, VpcIndex};
 use crate::layout::{
-    EP_LOCAL, EP_POLICY_READY, EP_ROUTER, EndpointKey, MacKey, ROUTE_CONNECTED, ROUTE_ENDPOINT, ROUTE_TARGET_GONE,
-    RouteKey, endpoint_generation, ipv4,
+    EP_EGRESS_ANY, EP_INGRESS_ANY, EP_LOCAL, EP_POLICY_READY, EP_ROUTER, EndpointKey, MacKey, ROUTE_CONNECTED,
+    ROUTE_ENDPOINT, ROUTE_TARGET_GONE, RouteKey, endpoint_generation, ipv4,
 };
 use crate::model::{Attachment, Node, Route, RouteTable, RouteTarget, Vpc};
 use crate::tables::Capacities;
 use std::time::{Duration, Instant};
 
+/// Of what is on this node.
+const HERE_FLAGS: u32 = EP_LOCAL | EP_EGRESS_ANY | EP_INGRESS_ANY;
 const HERE: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 11);
 const THERE: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 12);
 
@@ -112,10 +114,10 @@ fn two_tenants_with_equal_addresses_are_two_sets_of_records() {
     assert_eq!((interface.vpc, interface.vni, interface.table), (3, 300, 3));
     assert_eq!((ipv4(interface.address), ipv4(interface.gateway)), ([10, 0, 0, 10].into(), [10, 0, 0, 1].into()));
     assert_eq!((interface.mtu, interface.vpc_index, interface.kind, interface.prefix_length), (1450, 1, 1, 24));
-    assert_eq!(interface.flags, EP_POLICY_READY | EP_LOCAL);
+    assert_eq!(interface.flags, EP_POLICY_READY | HERE_FLAGS);
 
     let here = tables.endpoints[&key(3, [10, 0, 0, 10])];
-    assert_eq!((here.ifindex, here.vtep, here.flags), (12, Default::default(), EP_POLICY_READY | EP_LOCAL));
+    assert_eq!((here.ifindex, here.vtep, here.flags), (12, Default::default(), EP_POLICY_READY | HERE_FLAGS));
     assert_eq!(here.generation, endpoint_generation(3, be32([10, 0, 0, 10].into())));
     assert_eq!(here.generation, interface.generation);
     assert_ne!(here.generation, tables.endpoints[&key(2, [10, 0, 0, 10])].generation);
@@ -183,7 +185,7 @@ fn a_broken_route_costs_that_route() {
         ]
     );
     assert_eq!(tables.endpoints[&key(2, [10, 0, 0, 11])].flags, EP_POLICY_READY | EP_ROUTER, "named as next hop");
-    assert_eq!(tables.interfaces[&10].flags, EP_POLICY_READY | EP_LOCAL);
+    assert_eq!(tables.interfaces[&10].flags, EP_POLICY_READY | HERE_FLAGS);
 }
 
 #[test]

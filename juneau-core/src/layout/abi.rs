@@ -43,6 +43,10 @@ constants! {
     EP_ROUTER: u32 = 2;
     /// Attached to this node (endpoints only).
     EP_LOCAL: u32 = 4;
+    /// Its egress policy has rules for every peer, protocol and port alone: narrower ones are not looked for.
+    EP_EGRESS_ANY: u32 = 8;
+    /// The same of its ingress policy.
+    EP_INGRESS_ANY: u32 = 16;
 
     /// `Route.kind`: no route.
     ROUTE_NONE: u32 = 0;
@@ -96,8 +100,6 @@ constants! {
     FLOW_REPLY: u32 = 1 << 17;
     /// Has no peer entry (through a router).
     FLOW_SINGLE: u32 = 1 << 18;
-    /// Marked by the sweep's first pass.
-    FLOW_EXPIRING: u32 = 1 << 19;
 
     /// Index into the generations: the node's own start.
     GEN_NODE: u32 = 0;

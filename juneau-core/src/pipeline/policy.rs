@@ -4,11 +4,14 @@ use super::context::{PathResult, Refusal, Run, fault};
 use super::{NodeState, TableRead};
 use crate::flow::FlowTable;
 use crate::layout::{
-    Be16, Be32, EGRESS, EP_LOCAL, EP_POLICY_READY, Endpoint, IDENTITY_ANY, IDENTITY_UNKNOWN, INGRESS, Interface,
-    POLICY_ALLOW, POLICY_NONE, PolicyKey, STAGE_POLICY, ipv4,
+    Be16, Be32, EGRESS, EP_EGRESS_ANY, EP_INGRESS_ANY, EP_LOCAL, EP_POLICY_READY, Endpoint, IDENTITY_ANY,
+    IDENTITY_UNKNOWN, INGRESS, Interface, POLICY_ALLOW, POLICY_NONE, PolicyKey, STAGE_POLICY, ipv4,
 };
 use crate::verdict::Reason;
 use core::net::IpAddr;
+
+/// The flags of an end that say how wide its rules are.
+const ANY: u32 = EP_EGRESS_ANY | EP_INGRESS_ANY;
 
 /// One end of a flow as policy sees it.
 #[derive(Debug, Clone, Copy)]
@@ -17,11 +20,13 @@ pub(super) struct Side {
     policy: u32,
     local: bool,
     ready: bool,
+    /// `EP_EGRESS_ANY`, `EP_INGRESS_ANY`.
+    any: u32,
 }
 
 impl Side {
     /// An endpoint that nobody knows: without rules of its own, and matched by rules for every peer alone.
-    const UNKNOWN: Self = Self { identity: IDENTITY_UNKNOWN, policy: 0, local: false, ready: false };
+    const UNKNOWN: Self = Self { identity: IDENTITY_UNKNOWN, policy: 0, local: false, ready: false, any: 0 };
 
     /// The Pod behind an interface of this node.
     pub(super) const fn of_interface(interface: &Interface) -> Self {
@@ -30,6 +35,7 @@ impl Side {
             policy: interface.policy,
             local: true,
             ready: interface.flags & EP_POLICY_READY != 0,
+            any: interface.flags & ANY,
         }
     }
 
@@ -45,6 +51,7 @@ impl Side {
             policy: endpoint.policy,
             local: endpoint.flags & EP_LOCAL != 0,
             ready: endpoint.flags & EP_POLICY_READY != 0,
+            any: endpoint.flags & ANY,
         }
     }
 }
@@ -89,10 +96,12 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
     /// The first rule that exists decides; none refuses.
     fn allows(&mut self, own: &Side, direction: u8, peer: u32, question: &Question) -> PathResult<bool> {
         let (protocol, port) = (question.protocol, question.port);
-        let probes = [(peer, protocol, port), (peer, 0, Be16::ZERO)]
+        let any = if direction == EGRESS { EP_EGRESS_ANY } else { EP_INGRESS_ANY };
+        let narrow = own.any & any == 0;
+        let probes = [(peer, protocol, port), (peer, 0, Be16::ZERO), (IDENTITY_ANY, protocol, port)]
             .into_iter()
-            .filter(|_| peer != IDENTITY_UNKNOWN)
-            .chain([(IDENTITY_ANY, protocol, port), (IDENTITY_ANY, 0, Be16::ZERO)]);
+            .filter(|(whom, ..)| narrow && *whom != IDENTITY_UNKNOWN)
+            .chain([(IDENTITY_ANY, 0, Be16::ZERO)]);
         for (peer, protocol, port) in probes {
             let key = PolicyKey { identity: own.identity, policy: own.policy, peer, direction, protocol, port };
             if let Some(rule) = self.tables.policy(&key).map_err(fault("policy"))? {
