@@ -5,7 +5,8 @@
 //! [`DirectorySource`] is the shell that reads files. Only names that end in `.yaml`, `.yml` or `.json` and do not
 //! begin with a dot count, so a writer makes a temporary file `.name` and renames it.
 
-use super::decode::{self, Rejected};
+use super::decode::Rejected;
+use super::planned::{self, Place};
 use crate::view::{Key, Kind, Object, Origin, Part, Text, Texts, View};
 use juneau_core::model::Problem;
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,16 +140,30 @@ impl Directory {
     }
 
     /// Makes a part of the view from what the files say. An object that stands in several places is taken from the
-    /// first file by name.
+    /// first file by name; one of the operator's only where no user has one.
     fn renew(&mut self, part: Part) {
         self.view.clear(&part);
         let mut doubles = Vec::new();
-        for (path, file) in &self.files {
+        let of = |place| self.files.iter().filter(move |(path, _)| Place::of(path) == place);
+        let statuses: BTreeMap<&Slot, &Object> = of(Place::Status)
+            .flat_map(|(_, file)| file.part(&part))
+            .map(|(slot, (status, _))| (slot, status))
+            .collect();
+        for (place, (path, file)) in
+            [Place::User, Place::Object].into_iter().flat_map(|place| of(place).map(move |found| (place, found)))
+        {
             let mut name: Option<Text> = None;
             for (slot, (object, document)) in file.part(&part) {
                 let name = name.get_or_insert_with(|| path.display().to_string().into());
                 let origin = Origin { file: Arc::clone(name), document: *document };
-                if let Err(first) = self.view.put(&slot.namespace, &slot.name, object, origin.clone()) {
+                let completed = match (place, statuses.get(slot)) {
+                    (Place::User, Some(status)) => Some(planned::with_status(object, status)),
+                    _ => None,
+                };
+                let object = completed.as_ref().unwrap_or(object);
+                if let Err(first) = self.view.put(&slot.namespace, &slot.name, object, origin.clone())
+                    && place == Place::User
+                {
                     doubles.push(
                         Problem::new(
                             slot.to_string(),
@@ -213,7 +228,9 @@ impl File {
 
     /// Takes in a new content. Parts of the view that it may change are added to `changed`.
     fn load(&mut self, name: &str, bytes: &[u8], texts: &mut Texts, changed: &mut BTreeSet<Part>) {
-        let documents = std::str::from_utf8(bytes).map_err(|error| error.to_string()).and_then(decode::objects);
+        let place = Place::of(Path::new(name));
+        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string());
+        let documents = text.and_then(|text| place.read(text));
         let documents = match documents {
             Ok(documents) => documents,
             Err(error) => {
@@ -232,7 +249,8 @@ impl File {
             let document = u32::try_from(index + 1).unwrap_or(u32::MAX);
             let origin = Origin { file: Arc::clone(&file), document };
             match decoded {
-                Ok((key, mut object)) => {
+                Ok((key, object)) => {
+                    let mut object = planned::with_uid(&key, object);
                     let mut slot = Slot::from(&key);
                     texts.share(&mut slot.namespace);
                     texts.share(&mut slot.name);
@@ -368,13 +386,15 @@ impl DirectorySource {
         let now = SystemTime::now();
         let mut seen = BTreeMap::new();
         let mut changes = BTreeMap::new();
+        let mut names = planned::files(&self.path);
         for entry in fs::read_dir(&self.path).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = PathBuf::from(entry.file_name());
-            if !is_manifest(&name) {
-                continue;
+            let name = PathBuf::from(entry.map_err(failed)?.file_name());
+            if is_manifest(&name) {
+                names.push(name);
             }
-            match read_file(&entry.path(), self.seen.get(&name).copied().flatten()) {
+        }
+        for name in names {
+            match read_file(&self.path.join(&name), self.seen.get(&name).copied().flatten()) {
                 Ok(Some((stamp, bytes))) => {
                     seen.insert(name.clone(), Some(stamp).filter(|stamp| stamp.is_settled(now)));
                     changes.insert(name, Change::Content(bytes));

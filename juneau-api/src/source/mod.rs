@@ -2,4 +2,5 @@
 
 pub mod decode;
 pub mod directory;
+pub mod planned;
 pub mod store;

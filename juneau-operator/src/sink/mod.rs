@@ -1,5 +1,6 @@
 //! Where the changes of a plan go.
 
+pub mod directory;
 mod objects;
 
-pub use objects::{Objects, Refusal, stable_uid};
+pub use objects::{Objects, Refusal};

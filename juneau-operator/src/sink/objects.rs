@@ -4,10 +4,11 @@
 use crate::plan::{Change, Target};
 use crate::view::{Kind, Object, View};
 use juneau_api::kinds::Attachment;
+use juneau_api::source::planned::{stable_uid, uuid};
 use juneau_api::view::{ObjectName, Time};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use sha2::{Digest as _, Sha256};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Why a change was not made. None is an error of the planner's: it plans again with what is there now.
@@ -53,7 +54,7 @@ impl Objects {
         let version = self.version.to_string();
         let metadata = object.metadata_mut();
         metadata.resource_version = Some(version);
-        metadata.uid.get_or_insert_with(|| stable_uid(kind, &name));
+        metadata.uid.get_or_insert_with(|| stable_uid(kind.as_str(), &name.namespace, &name.name));
         self.view.insert(object);
     }
 
@@ -109,7 +110,7 @@ impl Objects {
         clear_status(&mut object);
         let metadata = object.metadata_mut();
         let moment = now.as_nanosecond().to_string();
-        metadata.uid = Some(uid_of(&[kind.as_str(), &name.namespace, &name.name, &moment, &version.to_string()]));
+        metadata.uid = Some(uuid(&[kind.as_str(), &name.namespace, &name.name, &moment, &version.to_string()]));
         metadata.resource_version = Some(version.to_string());
         metadata.generation = Some(1);
         metadata.creation_timestamp = Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now)));
@@ -150,25 +151,6 @@ fn is_over(metadata: &ObjectMeta) -> bool {
     metadata.deletion_timestamp.is_some() && metadata.finalizers.as_ref().is_none_or(Vec::is_empty)
 }
 
-/// The uid of an object that was written without one: always the same for the same kind and name.
-#[must_use]
-pub fn stable_uid(kind: Kind, name: &ObjectName) -> String {
-    uid_of(&[kind.as_str(), &name.namespace, &name.name])
-}
-
-/// A hash in the form of a UUID (RFC 9562, version 8).
-fn uid_of(parts: &[&str]) -> String {
-    let digest = Sha256::digest(parts.join("\0").as_bytes());
-    let mut bytes = [0; 16];
-    for (byte, random) in bytes.iter_mut().zip(digest.iter()) {
-        *byte = *random;
-    }
-    bytes[6] = (bytes[6] & 0x0f) | 0x80;
-    bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    let text = bytes.map(|byte| format!("{byte:02x}")).concat();
-    format!("{}-{}-{}-{}-{}", &text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..])
-}
-
 macro_rules! parts {
     ($($kind:ident),*) => {
         fn copy_spec(stored: &mut Object, wanted: &Object) {
@@ -192,6 +174,33 @@ macro_rules! parts {
                 }
                 $((Object::$kind(stored), Object::$kind(wanted)) => Arc::make_mut(stored).status = wanted.status.clone(),)*
                 _ => {}
+            }
+        }
+
+        /// An object of Juneau's kinds as a manifest; nothing for Kubernetes' own, which the operator never writes.
+        pub(crate) fn to_json(object: &Object) -> Option<Value> {
+            let written = match object {
+                Object::NetworkEndpoint(object) => serde_json::to_value(object.as_ref()),
+                $(Object::$kind(object) => serde_json::to_value(object.as_ref()),)*
+                Object::Namespace(_) | Object::Node(_) | Object::Pod(_) => return None,
+            };
+            let mut value = written.ok()?;
+            value["apiVersion"] = object.kind().api_version().into();
+            value["kind"] = object.kind().as_str().into();
+            Some(value)
+        }
+
+        /// Gives an object the status of another of its kind.
+        pub(crate) fn take_status(object: &mut Object, from: &Object) {
+            copy_status(object, from);
+        }
+
+        /// Whether two objects want the same.
+        pub(crate) fn has_same_spec(one: &Object, other: &Object) -> bool {
+            match (one, other) {
+                (Object::NetworkEndpoint(one), Object::NetworkEndpoint(other)) => one.spec == other.spec,
+                $((Object::$kind(one), Object::$kind(other)) => one.spec == other.spec,)*
+                _ => one == other,
             }
         }
 

@@ -1,0 +1,176 @@
+//! What the operator writes beside users' manifests: the directory `.planned`.
+//!
+//! `objects/` holds the objects that it makes, one in a file; `status/` holds statuses of objects that users wrote, whose
+//! files it never touches. Each file is replaced whole, so that a reader sees the old or the new.
+
+use super::decode::{self, Read};
+use crate::view::{Key, Kind, Object};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The directory, in that of the manifests.
+pub const DIRECTORY: &str = ".planned";
+/// Objects of the operator's, in [`DIRECTORY`].
+pub const OBJECTS: &str = "objects";
+/// Statuses of users' objects, in [`DIRECTORY`].
+pub const STATUS: &str = "status";
+
+/// The file of an object: `subnets.red-a.yaml`, `networkinterfaces.red.a1.eth0.yaml`.
+#[must_use]
+pub fn file_name(plural: &str, namespace: &str, name: &str) -> String {
+    match namespace {
+        "" => format!("{plural}.{name}.yaml"),
+        namespace => format!("{plural}.{namespace}.{name}.yaml"),
+    }
+}
+
+/// The uid of an object that was written without one: always the same for the same kind and name. In the form of a UUID
+/// (RFC 9562, version 8).
+#[must_use]
+pub fn stable_uid(kind: &str, namespace: &str, name: &str) -> String {
+    uuid(&[kind, namespace, name])
+}
+
+/// A hash of some texts in the form of a UUID.
+#[must_use]
+pub fn uuid(parts: &[&str]) -> String {
+    let digest = Sha256::digest(parts.join("\0").as_bytes());
+    let mut bytes = [0; 16];
+    for (byte, random) in bytes.iter_mut().zip(digest.iter()) {
+        *byte = *random;
+    }
+    bytes[6] = (bytes[6] & 0x0f) | 0x80;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let text = bytes.map(|byte| format!("{byte:02x}")).concat();
+    format!("{}-{}-{}-{}-{}", &text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..])
+}
+
+/// Whose file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A user's manifests.
+    User,
+    /// An object of the operator's.
+    Object,
+    /// The status of a user's object.
+    Status,
+}
+
+impl Place {
+    /// The place of a file that is named from the directory of manifests on.
+    pub(super) fn of(path: &Path) -> Self {
+        if path.starts_with(Path::new(DIRECTORY).join(STATUS)) {
+            Self::Status
+        } else if path.starts_with(DIRECTORY) {
+            Self::Object
+        } else {
+            Self::User
+        }
+    }
+
+    /// Reads the documents of a file.
+    pub(super) fn read(self, text: &str) -> Result<Vec<Read>, String> {
+        match self {
+            Self::User | Self::Object => decode::objects(text),
+            Self::Status => Ok(decode::documents(text)?.into_iter().map(status).collect()),
+        }
+    }
+}
+
+/// A status as an object with nothing else in it.
+fn status(mut document: Value) -> Read {
+    let spec = match decode::identify(&document)?.kind {
+        Kind::Subnet => json!({"vpc": "", "cidr": ""}),
+        Kind::RouteTable => json!({"vpc": ""}),
+        _ => json!({}),
+    };
+    if let Some(document) = document.as_object_mut() {
+        document.insert("spec".to_owned(), spec);
+    }
+    decode::object(document)
+}
+
+/// A user's object with the status that the operator gave it.
+pub(super) fn with_status(object: &Object, status: &Object) -> Object {
+    match (object, status) {
+        (Object::Vpc(object), Object::Vpc(status)) => {
+            let mut object = object.as_ref().clone();
+            object.id = status.id;
+            object.main_route_table.clone_from(&status.main_route_table);
+            Object::Vpc(Arc::new(object))
+        }
+        (Object::Subnet(object), Object::Subnet(status)) => {
+            let mut object = object.as_ref().clone();
+            object.vni = status.vni;
+            object.gateway.clone_from(&status.gateway);
+            object.gateway_mac.clone_from(&status.gateway_mac);
+            Object::Subnet(Arc::new(object))
+        }
+        (Object::RouteTable(object), Object::RouteTable(status)) => {
+            let mut object = object.as_ref().clone();
+            object.id = status.id;
+            object.routes.clone_from(&status.routes);
+            Object::RouteTable(Arc::new(object))
+        }
+        _ => object.clone(),
+    }
+}
+
+/// Gives a user's Pod its uid, if it was written without.
+pub(super) fn with_uid(key: &Key, object: Object) -> Object {
+    match object {
+        Object::Pod(pod) if pod.uid.is_empty() => {
+            let mut pod = Arc::unwrap_or_clone(pod);
+            pod.uid = stable_uid(Kind::Pod.as_str(), &key.name.namespace, &key.name.name).into();
+            Object::Pod(Arc::new(pod))
+        }
+        object => object,
+    }
+}
+
+/// The operator's files that a source over this directory reads, named from the directory on. Kinds that no view holds
+/// are left out.
+pub(super) fn files(directory: &Path) -> Vec<PathBuf> {
+    let known = |name: &str| {
+        let plural = name.split('.').next().unwrap_or_default();
+        name.ends_with(".yaml")
+            && Kind::ALL.into_iter().any(|kind| plural == format!("{}s", kind.as_str().to_ascii_lowercase()))
+    };
+    let mut files = Vec::new();
+    for place in [OBJECTS, STATUS] {
+        let inside = Path::new(DIRECTORY).join(place);
+        // Where no operator was, there is no such directory.
+        for entry in std::fs::read_dir(directory.join(&inside)).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(known) {
+                files.push(inside.join(name));
+            }
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uids_are_uuids_and_stay() {
+        let uid = stable_uid("Pod", "red", "a");
+        assert_eq!(uid, stable_uid("Pod", "red", "a"));
+        assert_ne!(uid, stable_uid("Pod", "re", "da"));
+        let parts: Vec<usize> = uid.split('-').map(str::len).collect();
+        assert_eq!((parts, uid.as_bytes()[14]), (vec![8, 4, 4, 4, 12], b'8'));
+    }
+
+    #[test]
+    fn a_file_tells_its_place() {
+        assert_eq!(Place::of(Path::new("red.yaml")), Place::User);
+        assert_eq!(Place::of(Path::new(".planned/objects/pods.red.a.yaml")), Place::Object);
+        assert_eq!(Place::of(Path::new(".planned/status/vpcs.red.yaml")), Place::Status);
+        assert_eq!(file_name("vpcs", "", "red"), "vpcs.red.yaml");
+        assert_eq!(file_name("pods", "red", "a"), "pods.red.a.yaml");
+    }
+}

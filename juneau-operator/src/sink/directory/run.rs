@@ -1,0 +1,64 @@
+//! Serving a directory until told to stop.
+
+use super::{Directory, DirectoryError};
+use crate::plan::Config;
+use core::time::Duration;
+use juneau_api::source::planned::DIRECTORY;
+use k8s_openapi::jiff::Timestamp;
+use notify::{RecursiveMode, Watcher as _};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+
+/// How long nothing may be heard before the directory is read anyway: events can be lost.
+const RESYNC: Duration = Duration::from_secs(60);
+
+/// Serves a directory: reads it whenever it changes, and writes what is planned. Calls `ready` when the first plan is
+/// carried out. Returns only with an error.
+///
+/// # Errors
+/// When another operator serves the directory, or it cannot be read, written or followed.
+pub fn run(path: &Path, config: Config, ready: impl FnOnce()) -> Result<core::convert::Infallible, DirectoryError> {
+    let watch = |source| DirectoryError::Watch { path: path.to_owned(), source };
+    let (sender, events) = channel();
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        // Own writes and readers are no reason to look. An error (an overflow) is.
+        let matters = event.is_ok_and(|event| {
+            event.kind.is_access()
+                || (!event.paths.is_empty()
+                    && event.paths.iter().all(|path| path.components().any(|part| part.as_os_str() == DIRECTORY)))
+        });
+        if !matters {
+            sender.send(()).ok();
+        }
+    })
+    .map_err(watch)?;
+    watcher.watch(path, RecursiveMode::NonRecursive).map_err(watch)?;
+    let mut directory = Directory::open(path, config)?;
+    let mut ready = Some(ready);
+    let mut told = BTreeSet::new();
+    loop {
+        let outcome = directory.round(Timestamp::now())?;
+        if outcome.changes > 0 {
+            tracing::info!(changes = outcome.changes, "planned");
+        }
+        let mut lines: BTreeSet<String> = outcome.notices.iter().map(ToString::to_string).collect();
+        lines.extend(outcome.problems);
+        // Each cause once, as long as it lasts.
+        for line in lines.difference(&told) {
+            tracing::warn!("{line}");
+        }
+        told = lines;
+        if let Some(ready) = ready.take() {
+            ready();
+        }
+        let until = outcome.wake.map(|wake| wake.duration_since(Timestamp::now()));
+        let until = until.map(|until| Duration::try_from(until).unwrap_or_default());
+        let patience = until.map_or(RESYNC, |until| until.min(RESYNC));
+        match events.recv_timeout(patience) {
+            // The watcher holds the sender as long as it lives.
+            Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        while events.try_recv().is_ok() {}
+    }
+}
