@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use juneau_bpf::{
     Counters, Dataplane, Flows, Generations, HotLine, KernelTables, NodeConfig, PrivateLoad, Sweeper, TestPacket,
 };
-use juneau_core::layout::{EP_EGRESS_ANY, EP_INGRESS_ANY, EndpointKey, GEN_MAX, be32};
+use juneau_core::layout::{
+    EGRESS, EP_EGRESS_ANY, EP_INGRESS_ANY, EndpointKey, GEN_MAX, INGRESS, POLICY_DENY, Policy, PolicyKey, be32,
+};
 use juneau_core::pipeline::{Generations as _, Limits, Packet, Pipeline};
 use juneau_core::tables::{Diff, Tables, TablesMut};
 use juneau_core::testkit::topology::{self, pods, vtep};
@@ -244,8 +246,15 @@ fn rules_are_wide(tables: &mut Tables, random: &mut Random) {
     if !random.chance(30) {
         return;
     }
-    let pod = random.pick(&pods());
+    let local: Vec<_> = pods().into_iter().filter(|pod| pod.node() == 0).collect();
+    let pod = random.pick(&local);
     let flags = random.pick(&[EP_EGRESS_ANY, EP_INGRESS_ANY, EP_EGRESS_ANY | EP_INGRESS_ANY]);
+    if random.chance(50) {
+        // A narrower one, which the flag of its direction hides.
+        let (identity, direction) = (pod.identity(), random.pick(&[EGRESS, INGRESS]));
+        let key = PolicyKey { identity, policy: 1, peer: identity, direction, ..PolicyKey::default() };
+        tables.policies.insert(key, Policy { action: POLICY_DENY, rule: 8 });
+    }
     if let Some(interface) = tables.interfaces.get_mut(&pod.ifindex()) {
         interface.flags ^= flags;
     }
