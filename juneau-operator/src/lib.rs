@@ -5,6 +5,41 @@
 //! objects themselves hold, so that the operator can be killed between any two writes.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod admission;
+pub mod certificates;
+pub mod cli;
+pub mod events;
+pub mod http;
+pub mod leader;
 pub mod plan;
+pub mod rights;
+pub mod run;
 pub mod sink;
+pub mod state;
 pub mod view;
+
+/// The definitions of Juneau's kinds, as YAML documents.
+///
+/// # Errors
+/// When one cannot be written as YAML.
+pub fn crds() -> Result<String, String> {
+    use juneau_api::kinds::{
+        AllocationClaim, AllocationLease, AllocationPool, NetworkEndpoint, NetworkInterface, RouteTable, Subnet, Vpc,
+    };
+    use kube::CustomResourceExt as _;
+    let mut text = String::new();
+    for crd in [
+        Vpc::crd(),
+        Subnet::crd(),
+        RouteTable::crd(),
+        NetworkInterface::crd(),
+        NetworkEndpoint::crd(),
+        AllocationPool::crd(),
+        AllocationClaim::crd(),
+        AllocationLease::crd(),
+    ] {
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(&crd).map_err(|error| error.to_string())?);
+    }
+    Ok(text)
+}

@@ -2,5 +2,6 @@
 
 pub mod directory;
 mod objects;
+pub mod server;
 
 pub use objects::{Objects, Refusal};

@@ -1,0 +1,139 @@
+//! The HTTP around [`review`].
+
+use super::{Denial, REVIEWED, Request, review};
+use crate::plan::Config;
+use crate::state::State;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+/// Longest body that is read, in bytes. An object is at most 1.5 MiB in etcd, and an update carries two.
+const BODY_LIMIT: usize = 8 << 20;
+/// How long a refusal waits for the view to catch up with what the user did just before.
+const PATIENCE: Duration = Duration::from_millis(1000);
+
+/// Labels of the counter of answers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Labels {
+    /// Of which kind the object was.
+    pub kind: &'static str,
+    /// `allowed`, `denied` or `error`.
+    pub verdict: &'static str,
+}
+
+/// Answers by kind and verdict.
+pub type Counts = Family<Labels, Counter>;
+
+/// What answers questions.
+#[derive(Debug, Clone)]
+pub struct Admission {
+    /// What exists.
+    pub state: Arc<State>,
+    /// What the plan goes by.
+    pub config: watch::Receiver<Arc<Config>>,
+    /// Counts answers.
+    pub counts: Counts,
+}
+
+/// The paths of the webhook.
+pub fn router(admission: Admission) -> Router {
+    let mut router = Router::new();
+    for (_, kind, path) in REVIEWED {
+        let admission = admission.clone();
+        router = router.route(
+            path,
+            post(move |body: Bytes| async move {
+                let response = admission.answer(kind, &body).await;
+                let verdict = match &response {
+                    Ok((true, _)) => "allowed",
+                    Ok((false, _)) => "denied",
+                    Err(_) => "error",
+                };
+                admission.counts.get_or_create(&Labels { kind, verdict }).inc();
+                match response {
+                    Ok((_, review)) => axum::Json(review).into_response(),
+                    Err(error) => error.into_response(),
+                }
+            }),
+        );
+    }
+    router.layer(DefaultBodyLimit::max(BODY_LIMIT))
+}
+
+/// A question that could not be answered.
+struct Unanswered(StatusCode, String);
+
+impl IntoResponse for Unanswered {
+    fn into_response(self) -> Response {
+        (self.0, self.1 + "\n").into_response()
+    }
+}
+
+impl Admission {
+    /// Whether it is allowed, and the whole answer.
+    async fn answer(&self, kind: &str, body: &[u8]) -> Result<(bool, Value), Unanswered> {
+        let bad = |message: String| Unanswered(StatusCode::BAD_REQUEST, message);
+        let value: Value = serde_json::from_slice(body).map_err(|error| bad(format!("not JSON: {error}")))?;
+        let is = |field: &str, wanted: &str| value.get(field).and_then(Value::as_str) == Some(wanted);
+        if !is("kind", "AdmissionReview") || !is("apiVersion", "admission.k8s.io/v1") {
+            return Err(bad("not an AdmissionReview of admission.k8s.io/v1".into()));
+        }
+        let request = value.get("request").cloned().unwrap_or_default();
+        let request: Request = serde_json::from_value(request).map_err(|error| bad(format!("request: {error}")))?;
+        if request.kind.kind != kind {
+            return Err(bad(format!("this path reviews {kind}, not {}", request.kind.kind)));
+        }
+        let verdict = self.verdict(&request).await?;
+        let allowed = verdict.is_ok();
+        let mut response = json!({ "uid": request.uid, "allowed": allowed });
+        match verdict {
+            Ok(warnings) if warnings.is_empty() => {}
+            Ok(warnings) => response["warnings"] = warnings.into(),
+            Err(denial) => {
+                response["status"] = json!({
+                    "status": "Failure", "reason": "Forbidden", "code": 403, "message": denial.message,
+                });
+            }
+        }
+        Ok((allowed, json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })))
+    }
+
+    /// Reviews, and again as long as a newer view may change a refusal.
+    async fn verdict(&self, request: &Request) -> Result<Result<Vec<String>, Denial>, Unanswered> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut changes = self.state.changes();
+        loop {
+            changes.mark_unchanged();
+            if !self.state.is_synced() {
+                let unready = || {
+                    let text = "the operator has not read all objects yet; try again".to_owned();
+                    Unanswered(StatusCode::SERVICE_UNAVAILABLE, text)
+                };
+                return match timeout_at(deadline, changes.changed()).await {
+                    Ok(Ok(())) => continue,
+                    _ => Err(unready()),
+                };
+            }
+            let config = Arc::clone(&self.config.borrow());
+            match self.state.read(|view| review(view, &config, request)) {
+                Err(denial) if denial.lag => {
+                    if !matches!(timeout_at(deadline, changes.changed()).await, Ok(Ok(()))) {
+                        return Ok(Err(denial));
+                    }
+                }
+                verdict => return Ok(verdict),
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Keeps the Secret, the webhook configuration and what is served in step.
+
+use super::{Bundle, CertificateError, RENEW_BEFORE, Reason, Resolver};
+use futures::StreamExt as _;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// A new certificate is served this long after the configuration trusts it: API servers learn of that by a watch.
+const SETTLE: Duration = Duration::from_secs(5);
+/// Everything is looked at again after this, whether anything changed or not.
+const REVIEW: Duration = Duration::from_secs(3600);
+/// Between two attempts, at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Make a certificate and store it, based on this version of the Secret.
+    Store {
+        /// Why.
+        reason: Reason,
+        /// What is stored now, if it can be read.
+        before: Option<Bundle>,
+        /// The Secret's version; without one it is to be created.
+        version: Option<String>,
+    },
+    /// Tell the webhooks of these names whom to trust.
+    Trust {
+        /// The webhooks' names.
+        webhooks: Vec<String>,
+        /// PEM.
+        authorities: String,
+    },
+    /// Serve this one.
+    Serve(Bundle),
+    /// Everything is as it should be.
+    Nothing,
+}
+
+/// What a Secret holds, if it is complete.
+fn stored(secret: &Secret) -> Option<Bundle> {
+    let text = |key: &str| String::from_utf8(secret.data.as_ref()?.get(key)?.0.clone()).ok();
+    Some(Bundle { authorities: text("ca.crt")?, certificate: text("tls.crt")?, key: text("tls.key")? })
+}
+
+/// Decides from what exists. `trust` is false when the configuration could not be written: then a good certificate is
+/// served all the same when the one that is served has ended.
+#[must_use]
+pub fn decide(
+    secret: Option<&Secret>,
+    configuration: Option<&ValidatingWebhookConfiguration>,
+    served: Option<&Bundle>,
+    hosts: &BTreeSet<String>,
+    now: SystemTime,
+    trust: bool,
+) -> Step {
+    let bundle = secret.and_then(stored);
+    let reason = match &bundle {
+        None => Some(Reason::Missing),
+        Some(bundle) => bundle.fault(hosts, now),
+    };
+    if let Some(reason) = reason {
+        let version = secret.and_then(|secret| secret.metadata.resource_version.clone());
+        return Step::Store { reason, before: bundle, version };
+    }
+    let Some(bundle) = bundle else { return Step::Nothing };
+    let wanting: Vec<String> = configuration
+        .and_then(|configuration| configuration.webhooks.as_deref())
+        .unwrap_or_default()
+        .iter()
+        .filter(|webhook| {
+            webhook.client_config.ca_bundle.as_ref().is_none_or(|ca| ca.0 != bundle.authorities.as_bytes())
+        })
+        .map(|webhook| webhook.name.clone())
+        .collect();
+    if !wanting.is_empty() && trust {
+        return Step::Trust { webhooks: wanting, authorities: bundle.authorities };
+    }
+    let usable = |served: &Bundle| served.ends().is_ok_and(|ends| now < ends);
+    if served == Some(&bundle) || (!wanting.is_empty() && served.is_some_and(usable)) {
+        return Step::Nothing;
+    }
+    Step::Serve(bundle)
+}
+
+/// Keeps certificates: one a replica.
+#[derive(Clone)]
+pub struct Keeper {
+    /// The API server.
+    pub client: kube::Client,
+    /// The Secret's namespace.
+    pub namespace: String,
+    /// The Secret's name.
+    pub secret: String,
+    /// The ValidatingWebhookConfiguration's name.
+    pub configuration: String,
+    /// Names and addresses under which API servers reach the webhook.
+    pub hosts: BTreeSet<String>,
+    /// What is served.
+    pub resolver: Arc<Resolver>,
+}
+
+impl Keeper {
+    /// Runs until `stop` says so or its sender is gone.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
+        let configurations: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
+        let one = |name: &str| watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let changed = futures::stream::select(
+            watcher::watcher(secrets.clone(), one(&self.secret)).default_backoff().map(|event| event.map(drop)),
+            watcher::watcher(configurations.clone(), one(&self.configuration))
+                .default_backoff()
+                .map(|event| event.map(drop)),
+        );
+        let mut changed = pin!(changed);
+        let mut pause = RETRY.0;
+        let mut next = Instant::now();
+        let mut trusted: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                biased;
+                gone = stop.changed() => if gone.is_err() || *stop.borrow() { return },
+                event = changed.next() => match event {
+                    // What changed is read anew below, at most every so often.
+                    Some(Ok(())) => next = next.min(Instant::now() + Duration::from_millis(50)),
+                    Some(Err(error)) => tracing::debug!(%error, "watch of the webhook's objects"),
+                    None => return,
+                },
+                () = tokio::time::sleep_until(next) => {
+                    match self.step(&secrets, &configurations, &mut trusted).await {
+                        Ok(wait) => {
+                            pause = RETRY.0;
+                            next = Instant::now() + wait;
+                        }
+                        Err(error) => {
+                            tracing::error!(%error, secret = %self.secret, "the webhook's certificate");
+                            next = Instant::now() + pause;
+                            pause = (pause * 2).min(RETRY.1);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// One look and one step; how long until the next look.
+    async fn step(
+        &self,
+        secrets: &Api<Secret>,
+        configurations: &Api<ValidatingWebhookConfiguration>,
+        trusted: &mut Option<Instant>,
+    ) -> Result<Duration, Failure> {
+        let secret = secrets.get_opt(&self.secret).await?;
+        let configuration = configurations.get_opt(&self.configuration).await?;
+        let served = self.resolver.served();
+        let now = SystemTime::now();
+        let at_once = Duration::ZERO;
+        match decide(secret.as_ref(), configuration.as_ref(), served.as_ref(), &self.hosts, now, true) {
+            Step::Store { reason, before, version } => {
+                tracing::info!(%reason, secret = %self.secret, "a new certificate for the webhook");
+                // Replicas that are reached by different names share one certificate.
+                let mut hosts = before.as_ref().map(Bundle::hosts).unwrap_or_default();
+                hosts.extend(self.hosts.iter().cloned());
+                let bundle = Bundle::make(&hosts, now, before.as_ref())?;
+                match self.store(secrets, &bundle, secret, version).await {
+                    // Another replica was faster: its certificate is as good.
+                    Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(at_once),
+                    other => other.map(|()| at_once).map_err(Failure::from),
+                }
+            }
+            Step::Trust { webhooks, authorities } => {
+                if let Err(error) = self.trust(configurations, webhooks, authorities).await {
+                    let untold =
+                        decide(secret.as_ref(), configuration.as_ref(), served.as_ref(), &self.hosts, now, false);
+                    if let Step::Serve(bundle) = untold {
+                        self.resolver.serve(bundle)?;
+                    }
+                    return Err(error.into());
+                }
+                *trusted = Some(Instant::now());
+                Ok(at_once)
+            }
+            Step::Serve(bundle) => {
+                let settled = trusted.map(|trusted| trusted + SETTLE);
+                let usable = served.and_then(|served| served.ends().ok()).is_some_and(|ends| now < ends);
+                if let Some(settled) = settled
+                    && usable
+                    && Instant::now() < settled
+                {
+                    return Ok(settled - Instant::now());
+                }
+                self.resolver.serve(bundle)?;
+                Ok(at_once)
+            }
+            Step::Nothing => {
+                let ends = served.and_then(|served| served.ends().ok());
+                let due = ends.and_then(|ends| ends.duration_since(now + RENEW_BEFORE).ok());
+                Ok(due.unwrap_or_default().clamp(Duration::from_secs(1), REVIEW))
+            }
+        }
+    }
+
+    async fn store(
+        &self,
+        secrets: &Api<Secret>,
+        bundle: &Bundle,
+        before: Option<Secret>,
+        version: Option<String>,
+    ) -> kube::Result<()> {
+        // What others wrote into it stays.
+        let mut secret = before.unwrap_or_default();
+        secret.metadata.name = Some(self.secret.clone());
+        secret.metadata.resource_version.clone_from(&version);
+        let data = [("ca.crt", &bundle.authorities), ("tls.crt", &bundle.certificate), ("tls.key", &bundle.key)];
+        let texts = data.into_iter().map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())));
+        secret.data.get_or_insert_default().extend(texts);
+        match version {
+            None => secrets.create(&PostParams::default(), &secret).await.map(drop),
+            Some(_) => secrets.replace(&self.secret, &PostParams::default(), &secret).await.map(drop),
+        }
+    }
+
+    async fn trust(
+        &self,
+        configurations: &Api<ValidatingWebhookConfiguration>,
+        webhooks: Vec<String>,
+        authorities: String,
+    ) -> kube::Result<()> {
+        let authorities =
+            serde_json::to_value(ByteString(authorities.into_bytes())).map_err(kube::Error::SerdeError)?;
+        let webhooks: Vec<_> = webhooks
+            .into_iter()
+            .map(|name| {
+                BTreeMap::from([
+                    ("name", serde_json::Value::from(name)),
+                    ("clientConfig", serde_json::json!({ "caBundle": authorities })),
+                ])
+            })
+            .collect();
+        let patch = serde_json::json!({ "webhooks": webhooks });
+        configurations.patch(&self.configuration, &PatchParams::default(), &Patch::Strategic(patch)).await.map(drop)
+    }
+}
+
+/// Why a step failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+}

@@ -1,0 +1,84 @@
+//! The command line of `juneau-operator`.
+
+use crate::run::{Options, run};
+use clap::{Parser, Subcommand};
+use std::io::Write as _;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// Juneau's operator: plans ids, addresses and statuses, and admits objects.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// What is logged, as in `info` or `juneau_operator=debug,warn`.
+    #[arg(long, global = true, value_name = "FILTER", env = "JUNEAU_LOG", default_value = "info")]
+    log: String,
+    /// Logs as JSON, one object a line.
+    #[arg(long, global = true)]
+    log_json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Work at an API server until told to stop (SIGTERM, SIGINT).
+    Run(Box<Options>),
+    /// Print the definitions of Juneau's kinds, to be applied before anything else.
+    Crds,
+}
+
+/// Runs what was asked for.
+#[must_use]
+pub fn main(cli: Cli) -> ExitCode {
+    let ended = match cli.command {
+        Command::Crds => print(&crate::crds()),
+        Command::Run(options) => {
+            log(&cli.log, cli.log_json);
+            start(*options)
+        }
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "juneau-operator: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn log(filter: &str, json: bool) {
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // An embedder may have set up its own.
+    let _ = if json { builder.json().try_init() } else { builder.try_init() };
+}
+
+fn print(text: &Result<String, String>) -> Result<(), String> {
+    let text = text.as_ref().map_err(Clone::clone)?;
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string())
+}
+
+fn start(options: Options) -> Result<(), String> {
+    let failed = |error: &dyn core::fmt::Display| error.to_string();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| failed(&error))?;
+    let ended = runtime.block_on(async {
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let mut term = signal(SignalKind::terminate()).map_err(|error| failed(&error))?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| failed(&error))?;
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("told to stop");
+            stop.send_replace(true);
+            // Held until the end: a sender that is gone means stop as well.
+            std::future::pending::<()>().await;
+        });
+        run(options, stopped).await.map_err(|error| failed(&error))
+    });
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    ended
+}

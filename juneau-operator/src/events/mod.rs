@@ -1,0 +1,176 @@
+//! Events about what is wrong: one for each cause, and never many at once.
+//!
+//! A plan repeats a notice as long as its cause lasts; [`Filter`] lets it through once. The name of an Event is made of
+//! what it says, so an operator that was started anew, or another replica, does not say it again.
+
+use crate::plan::Notice;
+use crate::view::Kind;
+use http::Request;
+use juneau_api::view::ObjectName;
+use k8s_openapi::jiff::Timestamp;
+use kube::client::Body;
+use prometheus_client::metrics::counter::Counter;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// Events at once.
+const BURST: u32 = 25;
+/// Then one each.
+const EVERY: Duration = Duration::from_millis(200);
+/// The same cause with another text is told after this again.
+const AGAIN: Duration = Duration::from_secs(60);
+/// A cause that was away for this long is told anew when it comes back.
+const FORGET: Duration = Duration::from_secs(600);
+/// Longest text that the API takes, in bytes.
+const NOTE_LIMIT: usize = 1024;
+
+type Cause = (Kind, ObjectName, String, &'static str);
+
+#[derive(Debug)]
+struct Told {
+    message: String,
+    at: Instant,
+    present: Instant,
+}
+
+/// Decides which notices become Events.
+#[derive(Debug)]
+pub struct Filter {
+    told: HashMap<Cause, Told>,
+    /// When the budget would be full again.
+    full: Instant,
+}
+
+impl Filter {
+    /// One that has told nothing.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        Self { told: HashMap::new(), full: now }
+    }
+
+    /// The notices to tell now, and when to ask again if some have to wait.
+    pub fn handle<'a>(&mut self, now: Instant, notices: &'a [Notice]) -> (Vec<&'a Notice>, Option<Instant>) {
+        let mut tell = Vec::new();
+        let mut next: Option<Instant> = None;
+        for notice in notices {
+            let target = &notice.object;
+            let cause = (target.kind, target.name.clone(), target.uid.clone(), notice.reason);
+            if let Some(told) = self.told.get_mut(&cause) {
+                told.present = now;
+                if told.message == notice.message {
+                    continue;
+                }
+                if now < told.at + AGAIN {
+                    let due = told.at + AGAIN;
+                    next = Some(next.map_or(due, |next| next.min(due)));
+                    continue;
+                }
+            }
+            if self.full.saturating_duration_since(now) >= EVERY * BURST {
+                let due = self.full.checked_sub(EVERY * (BURST - 1)).unwrap_or(self.full);
+                next = Some(next.map_or(due, |next| next.min(due)));
+                break;
+            }
+            self.full = self.full.max(now) + EVERY;
+            self.told.insert(cause, Told { message: notice.message.clone(), at: now, present: now });
+            tell.push(notice);
+        }
+        self.told.retain(|_, told| now < told.present + FORGET);
+        (tell, next)
+    }
+}
+
+/// The Event of a notice.
+#[must_use]
+pub fn event(notice: &Notice, now: Timestamp, instance: &str) -> Value {
+    let target = &notice.object;
+    let mut hash = DefaultHasher::new();
+    (&target.uid, notice.reason, &notice.message).hash(&mut hash);
+    let namespace = if target.name.namespace.is_empty() { "default" } else { target.name.namespace.as_str() };
+    let kind = if notice.warning { "Warning" } else { "Normal" };
+    let mut note = notice.message.clone();
+    if note.len() > NOTE_LIMIT {
+        let end = (0..=NOTE_LIMIT - 4).rev().find(|end| note.is_char_boundary(*end)).unwrap_or_default();
+        note.truncate(end);
+        note.push_str(" ...");
+    }
+    // A name has at most 253 characters.
+    let stem: String = target.name.name.chars().take(200).collect();
+    let stem = stem.trim_end_matches(['.', '-']);
+    let mut regarding = json!({
+        "apiVersion": target.kind.api_version(), "kind": target.kind.as_str(),
+        "name": target.name.name, "uid": target.uid,
+    });
+    if !target.name.namespace.is_empty() {
+        regarding["namespace"] = target.name.namespace.as_str().into();
+    }
+    json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
+        "metadata": { "name": format!("{stem}.{:016x}", hash.finish()), "namespace": namespace },
+        "eventTime": format!("{now:.6}"), "type": kind, "reason": notice.reason, "note": note, "regarding": regarding,
+        "action": "Plan", "reportingController": "juneau.loutres.me/operator",
+        "reportingInstance": instance.chars().take(128).collect::<String>(),
+    })
+}
+
+/// Tells what comes in, for ever.
+pub async fn tell(
+    client: kube::Client,
+    instance: String,
+    mut notices: watch::Receiver<Arc<Vec<Notice>>>,
+    sent: Counter,
+) {
+    let mut filter = Filter::new(Instant::now());
+    let mut next = None;
+    loop {
+        let wait = async {
+            match next {
+                Some(next) => sleep_until(next).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = notices.changed() => if changed.is_err() { return },
+            () = wait => {}
+        }
+        let all = Arc::clone(&notices.borrow_and_update());
+        let (tell, again) = filter.handle(Instant::now(), &all);
+        next = again;
+        for notice in tell {
+            if notice.warning {
+                tracing::warn!(object = %notice.object, reason = notice.reason, "{}", notice.message);
+            } else {
+                tracing::info!(object = %notice.object, reason = notice.reason, "{}", notice.message);
+            }
+            match timeout(Duration::from_secs(10), post(&client, &event(notice, Timestamp::now(), &instance))).await {
+                Ok(Ok(status)) if status.is_success() => drop(sent.inc()),
+                // It was told already.
+                Ok(Ok(http::StatusCode::CONFLICT)) => {}
+                Ok(Ok(http::StatusCode::FORBIDDEN)) => tracing::error!(
+                    "may not create events (group events.k8s.io): is it in ClusterRole juneau-operator, as in deploy/?"
+                ),
+                Ok(Ok(status)) => tracing::debug!(%status, "an Event was not taken"),
+                Ok(Err(error)) => tracing::debug!(%error, "an Event could not be sent"),
+                Err(_) => tracing::debug!("an Event was not answered"),
+            }
+        }
+    }
+}
+
+async fn post(client: &kube::Client, event: &Value) -> kube::Result<http::StatusCode> {
+    let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default();
+    let request = Request::post(format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"))
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(Body::from(serde_json::to_vec(event).map_err(kube::Error::SerdeError)?))
+        .map_err(kube::Error::HttpError)?;
+    Ok(client.send(request).await?.status())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+use super::*;
+use crate::plan::Target;
+
+fn notice(name: &str, reason: &'static str, message: &str) -> Notice {
+    let object = Target {
+        kind: Kind::Subnet,
+        name: ObjectName::new("", name),
+        uid: format!("uid-{name}"),
+        resource_version: "1".into(),
+    };
+    Notice { object, warning: true, reason, message: message.into() }
+}
+
+#[test]
+fn a_cause_is_told_once() {
+    let start = Instant::now();
+    let mut filter = Filter::new(start);
+    let notices = [notice("a", "SubnetExhausted", "full"), notice("a", "VpcNotReady", "no")];
+    assert_eq!(filter.handle(start, &notices).0.len(), 2);
+    for second in 1..500 {
+        assert!(filter.handle(start + Duration::from_secs(second), &notices).0.is_empty());
+    }
+    // It went and came back: not at once again, but later.
+    let gone = start + Duration::from_secs(500);
+    assert!(filter.handle(gone, &[]).0.is_empty());
+    assert!(filter.handle(gone + Duration::from_secs(60), &notices).0.is_empty());
+    assert!(filter.handle(gone + Duration::from_secs(700), &[]).0.is_empty());
+    assert_eq!(filter.handle(gone + Duration::from_secs(701), &notices).0.len(), 2);
+}
+
+#[test]
+fn a_text_that_changes_all_the_time_is_told_once_a_minute() {
+    let start = Instant::now();
+    let mut filter = Filter::new(start);
+    let mut told = 0;
+    for second in 0..600 {
+        let notices = [notice("a", "SubnetExhausted", &format!("{second} wait"))];
+        told += filter.handle(start + Duration::from_secs(second), &notices).0.len();
+    }
+    assert_eq!(told, 10);
+}
+
+#[test]
+fn many_causes_at_once_are_told_one_after_the_other() {
+    let start = Instant::now();
+    let mut filter = Filter::new(start);
+    let notices: Vec<_> = (0..100).map(|n| notice(&format!("s{n}"), "SubnetExhausted", "full")).collect();
+    let (first, mut next) = filter.handle(start, &notices);
+    assert_eq!(first.len(), BURST as usize);
+    let mut told = first.len();
+    let mut now = start;
+    while let Some(due) = next {
+        assert!(due > now);
+        now = due;
+        let (more, again) = filter.handle(now, &notices);
+        told += more.len();
+        next = again;
+    }
+    assert_eq!(told, 100);
+    assert!(now >= start + EVERY * 74 && now <= start + EVERY * 76, "{:?}", now - start);
+}
+
+#[test]
+fn an_event_says_what_the_api_wants() {
+    let now: Timestamp = "2026-01-02T03:04:05.678901Z".parse().unwrap();
+    let long = "é".repeat(2000);
+    let one = event(&notice("a", "SubnetExhausted", &long), now, "pod-1");
+    assert_eq!(one["eventTime"], "2026-01-02T03:04:05.678901Z");
+    assert_eq!(one["metadata"]["namespace"], "default");
+    assert!(one["note"].as_str().unwrap().len() <= NOTE_LIMIT);
+    assert_eq!(one["regarding"]["kind"], "Subnet");
+    // The same cause has the same name, another one another.
+    assert_eq!(
+        one["metadata"]["name"],
+        event(&notice("a", "SubnetExhausted", &long), now, "pod-2")["metadata"]["name"]
+    );
+    assert_ne!(one["metadata"]["name"], event(&notice("a", "SubnetExhausted", "x"), now, "pod-1")["metadata"]["name"]);
+    let name = event(&notice(&"x".repeat(253), "R", "m"), now, "p")["metadata"]["name"].as_str().unwrap().len();
+    assert!(name <= 253);
+}

@@ -1,0 +1,173 @@
+//! Listeners: the webhook over TLS, health and metrics without.
+
+use crate::run::Metrics;
+use crate::state::State;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+/// Connections at once.
+const CONNECTIONS: usize = 256;
+/// A handshake, or the head of a request, that takes longer is cut off.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long requests that are being answered may take at the end.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// `address:port`, or `:port` for all addresses.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    match text.strip_prefix(':') {
+        Some(port) => port.parse().map(|port| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))),
+        None => return text.parse().map_err(|_| format!("{text} is not ADDRESS:PORT or :PORT")),
+    }
+    .map_err(|_| format!("{text} has no port from 0 to 65535"))
+}
+
+/// Like [`address`]; `0` is none.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn optional_address(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "0" { Ok(None) } else { address(text).map(Some) }
+}
+
+/// Answers requests until `stop` says so or its sender is gone. With `tls` over TLS.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    tls: Option<Arc<ServerConfig>>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let acceptor = tls.map(TlsAcceptor::from);
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    while !*stop.borrow_and_update() {
+        let accepted = tokio::select! {
+            gone = stop.changed() => if gone.is_err() { break } else { continue },
+            Some(_) = connections.join_next() => continue,
+            accepted = async {
+                let place = Arc::clone(&places).acquire_owned().await;
+                (listener.accept().await, place)
+            } => accepted,
+        };
+        match accepted {
+            (Ok((stream, _)), Ok(place)) => {
+                let (router, acceptor, stop) = (router.clone(), acceptor.clone(), stop.clone());
+                connections.spawn(async move {
+                    match acceptor {
+                        None => answer(stream, router, stop).await,
+                        Some(acceptor) => match timeout(PATIENCE, acceptor.accept(stream)).await {
+                            Ok(Ok(stream)) => answer(stream, router, stop).await,
+                            Ok(Err(error)) => tracing::debug!(%error, "TLS handshake"),
+                            Err(_) => tracing::debug!("a TLS handshake did not end"),
+                        },
+                    }
+                    drop(place);
+                });
+            }
+            (Err(error), _) => {
+                // Out of descriptors, most likely; some will be free again.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            (_, Err(_)) => break,
+        }
+    }
+    drop(listener);
+    let _ = timeout(LAST_ANSWERS, async { while connections.join_next().await.is_some() {} }).await;
+}
+
+async fn answer(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    router: Router,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(Duration::from_secs(30)));
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(error, "connection");
+                }
+                return;
+            }
+            gone = stop.changed() => {
+                connection.as_mut().graceful_shutdown();
+                if gone.is_err() || *stop.borrow() {
+                    let _ = timeout(LAST_ANSWERS, connection.as_mut()).await;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// `/healthz`: it runs; `/readyz`: it has read all objects and `ready` says so too.
+pub fn health(state: Arc<State>, ready: impl Fn() -> Result<(), String> + Clone + Send + Sync + 'static) -> Router {
+    Router::new().route("/healthz", get(|| async { "ok\n" })).route(
+        "/readyz",
+        get(move || async move {
+            let unsynced: Vec<_> = state.unsynced().into_iter().map(|kind| kind.as_str()).collect();
+            if !unsynced.is_empty() {
+                return (StatusCode::SERVICE_UNAVAILABLE, format!("not read yet: {}\n", unsynced.join(", ")));
+            }
+            match ready() {
+                Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+                Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+            }
+        }),
+    )
+}
+
+/// `/metrics` in OpenMetrics. `look` sets what is known at the moment of a scrape.
+pub fn metrics(metrics: Metrics, look: impl Fn(&Metrics) + Clone + Send + Sync + 'static) -> Router {
+    const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Router::new().route(
+        "/metrics",
+        get(move || async move {
+            look(&metrics);
+            match metrics.text() {
+                Ok(text) => (StatusCode::OK, [(axum::http::header::CONTENT_TYPE, TYPE)], text),
+                Err(error) => (
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    [(axum::http::header::CONTENT_TYPE, "text/plain")],
+                    error.to_string(),
+                ),
+            }
+        }),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_the_go_project_writes_them() {
+        assert_eq!(address(":8081").unwrap(), "[::]:8081".parse().unwrap());
+        assert_eq!(address("127.0.0.1:9443").unwrap(), "127.0.0.1:9443".parse().unwrap());
+        assert_eq!(optional_address("0").unwrap(), None);
+        for bad in ["", ":", ":70000", "localhost:1", "1.2.3.4"] {
+            assert!(address(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+use super::*;
+use std::sync::{Arc, Mutex};
+use tokio::sync::watch;
+use tokio::time::{advance, sleep};
+
+/// A Lease in memory, with the server's rules.
+#[derive(Debug, Clone, Default)]
+struct Memory(Arc<Mutex<Server>>);
+
+#[derive(Debug, Default)]
+struct Server {
+    stored: Option<Stored>,
+    version: u64,
+    down: bool,
+    writes: u64,
+}
+
+impl LeaseStore for Memory {
+    async fn get(&self) -> Result<Option<Stored>, StoreError> {
+        let server = self.0.lock().unwrap();
+        if server.down {
+            return Err(StoreError::Other("down".into()));
+        }
+        Ok(server.stored.clone())
+    }
+
+    async fn put(&self, record: Record, version: Option<String>) -> Result<Stored, StoreError> {
+        let mut server = self.0.lock().unwrap();
+        if server.down {
+            return Err(StoreError::Other("down".into()));
+        }
+        if server.stored.as_ref().map(|stored| stored.version.clone()) != version {
+            return Err(StoreError::Conflict);
+        }
+        server.version += 1;
+        server.writes += 1;
+        let stored = Stored { record, version: server.version.to_string() };
+        server.stored = Some(stored.clone());
+        Ok(stored)
+    }
+}
+
+struct Replica {
+    told: watch::Receiver<Leadership>,
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+fn start(server: &Memory, identity: &str) -> Replica {
+    let (tell, told) = watch::channel(Leadership::default());
+    let (stop, stopped) = watch::channel(false);
+    let task = tokio::spawn(lead(server.clone(), identity.to_owned(), Timing::default(), tell, stopped));
+    Replica { told, stop, task }
+}
+
+async fn leads(replica: &mut Replica) {
+    tokio::time::timeout(Duration::from_secs(60), replica.told.wait_for(Leadership::is_leader)).await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_leads_and_the_other_takes_over_when_it_goes() {
+    let server = Memory::default();
+    let mut a = start(&server, "a");
+    leads(&mut a).await;
+    let mut b = start(&server, "b");
+    sleep(Duration::from_secs(60)).await;
+    assert!(a.told.borrow().is_leader() && !b.told.borrow().is_leader());
+    assert_eq!(b.told.borrow().holder.as_deref(), Some("a"));
+
+    // Given back: the other need not wait for the end of the term.
+    let asked = tokio::time::Instant::now();
+    a.stop.send_replace(true);
+    a.task.await.unwrap();
+    assert!(!a.told.borrow().is_leader());
+    leads(&mut b).await;
+    assert!(asked.elapsed() <= Timing::default().retry_period, "{:?}", asked.elapsed());
+    assert_eq!(b.told.borrow().transitions, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_leader_is_replaced_after_its_term_and_not_before() {
+    let server = Memory::default();
+    let mut a = start(&server, "a");
+    leads(&mut a).await;
+    let mut b = start(&server, "b");
+    sleep(Duration::from_secs(5)).await;
+    a.task.abort();
+    let term = a.told.borrow().term.unwrap();
+    let last = tokio::time::Instant::now();
+    leads(&mut b).await;
+    assert!(tokio::time::Instant::now() > term, "two leaders");
+    assert!(last.elapsed() <= Duration::from_secs(18), "{:?}", last.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_without_a_server_stops_writing_before_another_could_begin() {
+    let server = Memory::default();
+    let mut a = start(&server, "a");
+    leads(&mut a).await;
+    server.0.lock().unwrap().down = true;
+    sleep(Duration::from_secs(9)).await;
+    sleep(Duration::from_secs(3)).await;
+    assert!(!a.told.borrow().is_leader());
+    server.0.lock().unwrap().down = false;
+    leads(&mut a).await;
+}
+
+#[test]
+fn the_clock_inside_the_lease_means_nothing() {
+    // The record has no time at all: whatever another's clock says, only changes that were seen count.
+    let start = Instant::now();
+    let timing = Timing::default();
+    let mut elector = Elector::new("b".into(), timing);
+    let of_a = |version: &str| {
+        Some(Stored {
+            record: Record { holder: "a".into(), duration: Duration::from_secs(15), transitions: 3 },
+            version: version.into(),
+        })
+    };
+    elector.handle_look(start, of_a("1"));
+    for second in 1..14 {
+        let now = start + Duration::from_secs(second);
+        assert!(!matches!(elector.poll(now), Step::Write { .. }), "after {second} s");
+        elector.handle_look(now, of_a("1"));
+    }
+    // Renewed at the last moment: the wait begins anew.
+    elector.handle_look(start + Duration::from_secs(14), of_a("2"));
+    assert!(!matches!(elector.poll(start + Duration::from_secs(20)), Step::Write { .. }));
+    elector.handle_look(start + Duration::from_secs(20), of_a("2"));
+    elector.handle_look(start + Duration::from_secs(29), of_a("2"));
+    let Step::Write { record, version } = elector.poll(start + Duration::from_secs(29)) else { panic!() };
+    assert_eq!((record.holder.as_str(), record.transitions, version.as_deref()), ("b", 4, Some("2")));
+}
+
+#[test]
+fn a_pause_ends_the_term() {
+    let start = Instant::now();
+    let mut elector = Elector::new("a".into(), Timing::default());
+    elector.handle_look(start, None);
+    let Step::Write { record, version: None } = elector.poll(start) else { panic!() };
+    // The answer took nine seconds: the term counts from the question.
+    let answered = start + Duration::from_secs(9);
+    elector.handle_written(start, answered, Stored { record, version: "1".into() });
+    assert!(elector.is_leader(answered));
+    assert!(!elector.is_leader(start + Duration::from_secs(10)));
+    // Resumed a minute later: no leader, and based on the old version the write would be refused.
+    let resumed = start + Duration::from_secs(60);
+    assert!(!elector.is_leader(resumed));
+    elector.handle_conflict();
+    assert_eq!(elector.poll(resumed), Step::Look);
+    let other = Record { holder: "b".into(), duration: Duration::from_secs(15), transitions: 1 };
+    elector.handle_look(resumed, Some(Stored { record: other, version: "9".into() }));
+    assert!(!elector.is_leader(resumed) && elector.release(resumed).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_that_begin_at_once_one_leads() {
+    let server = Memory::default();
+    let replicas: Vec<_> = (0..20).map(|n| start(&server, &format!("r{n}"))).collect();
+    for _ in 0..200 {
+        advance(Duration::from_millis(500)).await;
+        tokio::task::yield_now().await;
+        assert!(replicas.iter().filter(|replica| replica.told.borrow().is_leader()).count() <= 1);
+    }
+    assert_eq!(replicas.iter().filter(|replica| replica.told.borrow().is_leader()).count(), 1);
+    // One renewal each two seconds, no more.
+    assert!(server.0.lock().unwrap().writes <= 60, "{}", server.0.lock().unwrap().writes);
+}

@@ -1,0 +1,222 @@
+//! What is found out about the cluster: ranges of Services and Pods, and the MTU between nodes. A flag wins.
+
+use super::Options;
+use crate::plan::Config;
+use futures::StreamExt as _;
+use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::networking::v1::ServiceCIDR;
+use kube::api::{Api, ListParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Where kubeadm keeps what it was told.
+const KUBEADM: (&str, &str) = ("kube-system", "kubeadm-config");
+/// Of how many leading bits the range of Pods is at least made, as far as Subnets may be large.
+const SHORTEST: u8 = 16;
+/// The same at the other end.
+const LONGEST: u8 = 28;
+
+/// Finds out what the plan goes by. Asks until the server answers.
+pub(super) async fn detect(client: &kube::Client, options: &Options) -> Config {
+    let mut config = Config { require_namespace_binding: options.require_namespace_binding, ..Config::default() };
+    let kubeadm = kubeadm(client).await;
+    let nodes = ask("nodes", || async {
+        Api::<Node>::all(client.clone()).list(&ListParams::default()).await.map(|nodes| nodes.items)
+    })
+    .await;
+    let ranges = ask("servicecidrs", || async {
+        match Api::<ServiceCIDR>::all(client.clone()).list(&ListParams::default()).await {
+            Ok(list) => Ok(list.items.iter().flat_map(of_service).collect::<BTreeSet<_>>()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(BTreeSet::new()),
+            Err(error) => Err(error),
+        }
+    })
+    .await;
+
+    config.service_cidrs = match options.service_cluster_ip_range {
+        Some(range) => vec![range],
+        None if !ranges.is_empty() => ranges.into_iter().collect(),
+        None => {
+            let told = kubeadm.as_ref().map(|kubeadm| first_range(kubeadm, "serviceSubnet"));
+            told.flatten().or_else(around_kubernetes).into_iter().collect()
+        }
+    };
+    config.default_subnet_cidr = options
+        .default_subnet_cidr
+        .or_else(|| kubeadm.as_ref().and_then(|kubeadm| first_range(kubeadm, "podSubnet")).map(fitting))
+        .or_else(|| common(nodes.iter().flat_map(of_pods)).map(fitting))
+        .unwrap_or(config.default_subnet_cidr);
+    match options.underlay_mtu.or_else(|| mtu(&nodes)) {
+        Some(mtu) => config.underlay_mtu = mtu,
+        None => tracing::info!(mtu = config.underlay_mtu, "no device here has a Node's InternalIP; MTU assumed"),
+    }
+    tracing::info!(
+        services = ?config.service_cidrs, pods = %config.default_subnet_cidr, mtu = config.underlay_mtu, "detected"
+    );
+    if config.service_cidrs.is_empty() {
+        tracing::warn!("the range of Services is not known: give --service-cluster-ip-range");
+    }
+    config
+}
+
+/// Keeps the ranges of Services current, for ever.
+pub(super) async fn follow(client: kube::Client, config: watch::Sender<Arc<Config>>) {
+    let mut events =
+        pin!(watcher::watcher(Api::<ServiceCIDR>::all(client), watcher::Config::default()).default_backoff());
+    let mut ranges: BTreeMap<String, Vec<Ipv4Net>> = BTreeMap::new();
+    let mut listed = false;
+    while let Some(event) = events.next().await {
+        let name = |range: &ServiceCIDR| range.metadata.name.clone().unwrap_or_default();
+        match event {
+            Ok(watcher::Event::Init) => {
+                ranges.clear();
+                listed = false;
+            }
+            Ok(watcher::Event::InitDone) => listed = true,
+            Ok(watcher::Event::InitApply(range) | watcher::Event::Apply(range)) => {
+                ranges.insert(name(&range), of_service(&range).collect());
+            }
+            Ok(watcher::Event::Delete(range)) => drop(ranges.remove(&name(&range))),
+            Err(error) => {
+                tracing::debug!(%error, "watch of ServiceCIDRs");
+                // A server without the kind: nothing will ever change.
+                if matches!(&error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404) {
+                    return;
+                }
+            }
+        }
+        let all: BTreeSet<Ipv4Net> = ranges.values().flatten().copied().collect();
+        if listed && !all.is_empty() {
+            config.send_if_modified(|config| {
+                let all: Vec<_> = all.into_iter().collect();
+                let changed = config.service_cidrs != all;
+                if changed {
+                    tracing::info!(services = ?all, "ranges of Services changed");
+                    Arc::make_mut(config).service_cidrs = all;
+                }
+                changed
+            });
+        }
+    }
+}
+
+async fn ask<T, F: Future<Output = kube::Result<T>>>(what: &str, question: impl Fn() -> F) -> T {
+    let mut pause = Duration::from_millis(200);
+    loop {
+        match question().await {
+            Ok(answer) => return answer,
+            Err(kube::Error::Api(status)) if status.code == 403 => tracing::error!(
+                "may not list {what}: is it in ClusterRole juneau-operator, as in deploy/? The server says: {}",
+                status.message
+            ),
+            Err(error) => tracing::warn!(%error, "cannot list {what}"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(10));
+    }
+}
+
+async fn kubeadm(client: &kube::Client) -> Option<Value> {
+    let map = Api::<ConfigMap>::namespaced(client.clone(), KUBEADM.0).get_opt(KUBEADM.1).await;
+    let map = map.inspect_err(|error| tracing::debug!(%error, "kubeadm-config")).ok()??;
+    serde_saphyr::from_str(map.data?.get("ClusterConfiguration")?).ok()
+}
+
+/// The first IPv4 range of a member of kubeadm's `networking`.
+fn first_range(kubeadm: &Value, member: &str) -> Option<Ipv4Net> {
+    let text = kubeadm.pointer("/networking")?.get(member)?.as_str()?;
+    text.split(',').find_map(|range| range.trim().parse().ok()).map(|range: Ipv4Net| range.trunc())
+}
+
+fn of_service(range: &ServiceCIDR) -> impl Iterator<Item = Ipv4Net> + '_ {
+    range.spec.iter().flat_map(|spec| spec.cidrs.iter().flatten()).filter_map(|text| text.parse().ok())
+}
+
+fn of_pods(node: &Node) -> impl Iterator<Item = Ipv4Net> + '_ {
+    let spec = node.spec.iter();
+    spec.flat_map(|spec| spec.pod_cidrs.iter().flatten().chain(&spec.pod_cidr)).filter_map(|text| text.parse().ok())
+}
+
+/// The longest prefix that holds all of them.
+fn common(ranges: impl Iterator<Item = Ipv4Net>) -> Option<Ipv4Net> {
+    ranges.reduce(|a, b| {
+        let bits = u32::from(a.network()) ^ u32::from(b.network());
+        // At most 32 leading zeros.
+        let length = u8::try_from(bits.leading_zeros()).unwrap_or(32).min(a.prefix_len()).min(b.prefix_len());
+        Ipv4Net::new(a.network(), length).map_or(a, |net| net.trunc())
+    })
+}
+
+/// As a Subnet may be: at most a /16. One node's part of the Pods' range is widened to that.
+fn fitting(range: Ipv4Net) -> Ipv4Net {
+    let length = if range.prefix_len() > 20 && range.prefix_len() <= LONGEST {
+        SHORTEST
+    } else {
+        range.prefix_len().clamp(SHORTEST, LONGEST)
+    };
+    Ipv4Net::new(range.network(), length).map_or(range, |net| net.trunc())
+}
+
+/// The usual range around the Service `kubernetes`, which every Pod is told of.
+fn around_kubernetes() -> Option<Ipv4Net> {
+    let address: Ipv4Addr = std::env::var("KUBERNETES_SERVICE_HOST").ok()?.parse().ok()?;
+    let usual = Ipv4Net::new(Ipv4Addr::new(10, 96, 0, 0), 12).ok()?;
+    let range = if usual.contains(&address) { usual } else { Ipv4Net::new(address, 16).ok()?.trunc() };
+    tracing::warn!(%range, "the range of Services is guessed: give --service-cluster-ip-range if it is another");
+    Some(range)
+}
+
+/// The MTU of the device here that has the InternalIP of any Node.
+fn mtu(nodes: &[Node]) -> Option<u32> {
+    let internal: BTreeSet<IpAddr> = nodes
+        .iter()
+        .flat_map(|node| node.status.iter().flat_map(|status| status.addresses.iter().flatten()))
+        .filter(|address| address.type_ == "InternalIP")
+        .filter_map(|address| address.address.parse().ok())
+        .collect();
+    let device = nix::ifaddrs::getifaddrs().ok()?.find(|device| {
+        let address = device.address.as_ref();
+        let v4 = address.and_then(|address| address.as_sockaddr_in()).map(|address| IpAddr::V4(address.ip()));
+        let v6 = address.and_then(|address| address.as_sockaddr_in6()).map(|address| IpAddr::V6(address.ip()));
+        v4.or(v6).is_some_and(|address| internal.contains(&address))
+    })?;
+    let text = std::fs::read_to_string(format!("/sys/class/net/{}/mtu", device.interface_name)).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn net(text: &str) -> Ipv4Net {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_range_of_pods_is_what_the_nodes_have_in_common() {
+        let nodes = ["10.244.0.0/24", "10.244.1.0/24", "10.244.9.0/24"].map(net);
+        assert_eq!(common(nodes.into_iter()), Some(net("10.244.0.0/20")));
+        assert_eq!(common([net("10.244.3.0/24")].into_iter()).map(fitting), Some(net("10.244.0.0/16")));
+        assert_eq!(common([].into_iter()), None);
+        assert_eq!(common([net("0.0.0.0/1"), net("128.0.0.0/1")].into_iter()), Some(net("0.0.0.0/0")));
+        assert_eq!(fitting(net("10.0.0.0/8")), net("10.0.0.0/16"));
+        assert_eq!(fitting(net("10.16.0.0/18")), net("10.16.0.0/18"));
+    }
+
+    #[test]
+    fn kubeadm_may_have_two_families() {
+        let told: Value =
+            serde_saphyr::from_str("networking:\n  podSubnet: fd00::/48, 10.7.0.0/16\n  serviceSubnet: 10.96.0.0/12\n")
+                .unwrap();
+        assert_eq!(first_range(&told, "podSubnet"), Some(net("10.7.0.0/16")));
+        assert_eq!(first_range(&told, "serviceSubnet"), Some(net("10.96.0.0/12")));
+        assert_eq!(first_range(&told, "dnsDomain"), None);
+    }
+}

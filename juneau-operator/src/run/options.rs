@@ -1,0 +1,76 @@
+//! What the operator is told at its start.
+
+use crate::http::{address, optional_address};
+use clap::Args;
+use ipnet::Ipv4Net;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Options of `juneau-operator run`.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Kubeconfig file. Without it: $KUBECONFIG, ~/.kube/config, or the ServiceAccount of the Pod.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace of this program: where its Lease and the webhook's certificate are.
+    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", default_value = "juneau-system")]
+    pub pod_namespace: String,
+    /// Name of this replica in Events and in the Lease, where a random part is added.
+    #[arg(long, value_name = "NAME", env = "POD_NAME", default_value = "juneau-operator")]
+    pub pod_name: String,
+
+    /// CIDR of Subnet `default`, used only when that Subnet does not exist. Without it: kubeadm's podSubnet, or what the
+    /// Nodes' podCIDRs have in common, or 10.16.0.0/16.
+    #[arg(long, value_name = "CIDR", value_parser = cidr)]
+    pub default_subnet_cidr: Option<Ipv4Net>,
+    /// Range of Service addresses, for an API server that has no ServiceCIDR objects.
+    #[arg(long, value_name = "CIDR", value_parser = cidr)]
+    pub service_cluster_ip_range: Option<Ipv4Net>,
+    /// MTU of the network between the nodes, in bytes. Without it: that of this node's device with a Node's InternalIP.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65535))]
+    pub underlay_mtu: Option<u32>,
+    /// A Vpc without spec.allowedNamespaces lets no Namespace in, rather than all.
+    #[arg(long)]
+    pub require_namespace_binding: bool,
+
+    /// Write only while holding the Lease. `false` only where no other operator runs, ever.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true")]
+    pub leader_elect: bool,
+
+    /// Where the webhook listens: ADDRESS:PORT or :PORT. The API server asks it by the URL in the webhook configuration,
+    /// which as delivered names 127.0.0.1: each API server asks the replica beside it.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9443", value_parser = address)]
+    pub webhook_bind_address: SocketAddr,
+    /// Further name or address under which API servers reach the webhook; may be given several times.
+    #[arg(long = "webhook-host", value_name = "HOST")]
+    pub webhook_hosts: Vec<String>,
+    /// Secret with the webhook's certificate, made when it is missing.
+    #[arg(long, value_name = "NAME", default_value = crate::certificates::SECRET)]
+    pub webhook_ca_secret_name: String,
+    /// ValidatingWebhookConfiguration that is told whom to trust.
+    #[arg(long, value_name = "NAME", default_value = crate::rights::WEBHOOK)]
+    pub webhook_configuration: String,
+
+    /// Where /healthz and /readyz are: ADDRESS:PORT or :PORT.
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081", value_parser = address)]
+    pub health_probe_bind_address: SocketAddr,
+    /// Where /metrics is: ADDRESS:PORT or :PORT; 0: nowhere. Anybody who reaches it may read it.
+    #[arg(long, value_name = "ADDRESS", default_value = "0", value_parser = Bind::read)]
+    pub metrics_bind_address: Bind,
+}
+
+/// An address to listen at, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bind(pub Option<SocketAddr>);
+
+impl Bind {
+    fn read(text: &str) -> Result<Self, String> {
+        optional_address(text).map(Self)
+    }
+}
+
+fn cidr(text: &str) -> Result<Ipv4Net, String> {
+    let net: Ipv4Net = text.parse().map_err(|_| format!("{text} is not an IPv4 prefix such as 10.16.0.0/16"))?;
+    if net.trunc() == net { Ok(net) } else { Err(format!("{text} has host bits; write {}", net.trunc())) }
+}

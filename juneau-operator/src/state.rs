@@ -1,0 +1,204 @@
+//! The view that watches keep, shared by the planner and by admission.
+
+use crate::view::{Kind, Object, Retaining, View};
+use juneau_api::view::ObjectName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{PoisonError, RwLock};
+use tokio::sync::watch;
+
+/// An object at the server that cannot be decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undecodable {
+    /// Its uid.
+    pub uid: String,
+    /// Its version.
+    pub resource_version: String,
+    /// What is wrong.
+    pub error: String,
+    /// An older version of it is in the view.
+    pub kept: bool,
+}
+
+/// What exists, as far as it was seen.
+#[derive(Debug)]
+pub struct State {
+    inner: RwLock<Inner>,
+    version: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    view: View,
+    /// The names in the view, by kind.
+    names: BTreeMap<Kind, BTreeSet<ObjectName>>,
+    unsynced: BTreeSet<Kind>,
+    /// What a list that is being read has named so far.
+    listed: BTreeMap<Kind, BTreeSet<ObjectName>>,
+    undecodable: BTreeMap<(Kind, ObjectName), Undecodable>,
+    /// Objects that addresses were kept for, and that are gone.
+    gone: BTreeSet<Retaining>,
+}
+
+/// One thing that a watch told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A list begins: what it does not name is gone.
+    Begin(Kind),
+    /// An object is there, because of a list or of a change.
+    Found(Object),
+    /// An object is there and cannot be decoded.
+    Broken(Kind, ObjectName, Undecodable),
+    /// The object with this uid is gone.
+    Gone(Kind, ObjectName, String),
+    /// The list ends.
+    End(Kind),
+}
+
+impl State {
+    /// One that waits for the lists of these kinds.
+    #[must_use]
+    pub fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
+        let inner = Inner { unsynced: kinds.into_iter().collect(), ..Inner::default() };
+        Self { inner: RwLock::new(inner), version: watch::Sender::new(0) }
+    }
+
+    /// Whether every kind was listed once.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).unsynced.is_empty()
+    }
+
+    /// Kinds that were not listed yet.
+    #[must_use]
+    pub fn unsynced(&self) -> BTreeSet<Kind> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).unsynced.clone()
+    }
+
+    /// Told whenever the view changed.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// Looks at the view; nothing changes meanwhile.
+    pub fn read<T>(&self, look: impl FnOnce(&View) -> T) -> T {
+        look(&self.inner.read().unwrap_or_else(PoisonError::into_inner).view)
+    }
+
+    /// A copy of the view: of its pointers.
+    #[must_use]
+    pub fn view(&self) -> View {
+        self.read(View::clone)
+    }
+
+    /// What cannot be decoded.
+    #[must_use]
+    pub fn undecodable(&self) -> BTreeMap<(Kind, ObjectName), Undecodable> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).undecodable.clone()
+    }
+
+    /// Whether an object exists that an address is kept for. Until this is told, it does.
+    pub fn retain(&self, object: &Retaining, exists: bool) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = if exists {
+            inner.gone.remove(object) | inner.view.retaining.insert(object.clone())
+        } else {
+            inner.gone.insert(object.clone());
+            inner.view.retaining.remove(object)
+        };
+        drop(inner);
+        if changed {
+            self.version.send_modify(|version| *version += 1);
+        }
+    }
+
+    /// Takes in what a watch told. Whether the view changed.
+    pub fn handle(&self, event: Event) -> bool {
+        let changed = self.inner.write().unwrap_or_else(PoisonError::into_inner).handle(event);
+        if changed {
+            self.version.send_modify(|version| *version += 1);
+        }
+        changed
+    }
+}
+
+impl Inner {
+    fn handle(&mut self, event: Event) -> bool {
+        match event {
+            Event::Begin(kind) => {
+                self.listed.insert(kind, BTreeSet::new());
+                false
+            }
+            Event::Found(object) => {
+                let (kind, name) = (object.kind(), object.name());
+                if let Some(listed) = self.listed.get_mut(&kind) {
+                    listed.insert(name.clone());
+                }
+                self.undecodable.remove(&(kind, name.clone()));
+                let before = self.view.get(kind, &name);
+                if before.as_ref().is_some_and(|before| *before == object || is_newer(before, &object)) {
+                    return false;
+                }
+                if let Object::AllocationLease(lease) = &object
+                    && let Some(wish) = lease.spec.retain_while.as_ref().map(Retaining::from)
+                    && !self.gone.contains(&wish)
+                {
+                    self.view.retaining.insert(wish);
+                }
+                self.names.entry(kind).or_default().insert(name);
+                self.view.insert(object);
+                true
+            }
+            Event::Broken(kind, name, mut what) => {
+                if let Some(listed) = self.listed.get_mut(&kind) {
+                    listed.insert(name.clone());
+                }
+                // The last good version stays, if it is one of the same object.
+                match self.view.get(kind, &name) {
+                    Some(before) if before.metadata().uid.as_deref() == Some(what.uid.as_str()) => what.kept = true,
+                    Some(_) => drop(self.remove(kind, &name)),
+                    None => {}
+                }
+                self.undecodable.insert((kind, name), what.clone()).as_ref() != Some(&what)
+            }
+            Event::Gone(kind, name, uid) => {
+                let known = self.undecodable.remove(&(kind, name.clone())).is_some();
+                // One of the same name may have taken its place already.
+                let other = self.view.get(kind, &name).is_some_and(|object| {
+                    object.metadata().uid.as_ref().is_some_and(|known| !uid.is_empty() && *known != uid)
+                });
+                (!other && self.remove(kind, &name)) || known
+            }
+            Event::End(kind) => {
+                let first = self.unsynced.remove(&kind);
+                let Some(listed) = self.listed.remove(&kind) else { return first };
+                let broken = self.undecodable.len();
+                self.undecodable.retain(|(of, name), _| *of != kind || listed.contains(name));
+                let known = self.names.get(&kind);
+                let gone: Vec<_> = known.into_iter().flatten().filter(|name| !listed.contains(name)).cloned().collect();
+                for name in &gone {
+                    self.remove(kind, name);
+                }
+                first || !gone.is_empty() || broken != self.undecodable.len()
+            }
+        }
+    }
+
+    fn remove(&mut self, kind: Kind, name: &ObjectName) -> bool {
+        self.names.get_mut(&kind).is_some_and(|names| names.remove(name)) & self.view.remove(kind, name)
+    }
+}
+
+/// Whether what is known of an object is newer than what is told: the answer to a write of our own came before the
+/// watch told of the version before it. Versions of one kind are numbers that grow.
+fn is_newer(known: &Object, told: &Object) -> bool {
+    let (known, told) = (known.metadata(), told.metadata());
+    let number = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<u64>().ok());
+    match (number(&known.resource_version), number(&told.resource_version)) {
+        (Some(ours), Some(theirs)) => known.uid == told.uid && ours > theirs,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use super::*;
+use serde_json::json;
+
+fn vpc(name: &str, uid: &str, version: u64) -> Object {
+    let document = json!({"metadata": {"name": name, "uid": uid, "resourceVersion": version.to_string()}, "spec": {}});
+    Object::from_json(Kind::Vpc, document).unwrap()
+}
+
+fn name(name: &str) -> ObjectName {
+    ObjectName::new("", name)
+}
+
+fn broken(uid: &str) -> Undecodable {
+    Undecodable { uid: uid.into(), resource_version: "9".into(), error: "no".into(), kept: false }
+}
+
+fn known(state: &State) -> Vec<(String, String)> {
+    state.read(|view| {
+        let version = |vpc: &juneau_api::kinds::Vpc| vpc.metadata.resource_version.clone().unwrap();
+        view.vpcs.iter().map(|(name, vpc)| (name.clone(), version(vpc))).collect()
+    })
+}
+
+#[test]
+fn what_a_list_does_not_name_is_gone() {
+    let state = State::new([Kind::Vpc]);
+    let changes = state.changes();
+    state.handle(Event::Begin(Kind::Vpc));
+    assert!(state.handle(Event::Found(vpc("a", "1", 1))) && state.handle(Event::Found(vpc("b", "2", 2))));
+    assert!(!state.is_synced());
+    assert!(state.handle(Event::End(Kind::Vpc)));
+    assert!(state.is_synced() && changes.has_changed().unwrap());
+
+    // While a list is read nothing is missing.
+    state.handle(Event::Begin(Kind::Vpc));
+    assert!(!state.handle(Event::Found(vpc("b", "2", 2))), "nothing changed");
+    assert_eq!(known(&state).len(), 2);
+    assert!(state.handle(Event::End(Kind::Vpc)));
+    assert_eq!(known(&state), [("b".to_owned(), "2".to_owned())]);
+}
+
+#[test]
+fn an_older_version_does_not_replace_a_newer_one() {
+    let state = State::new([]);
+    state.handle(Event::Found(vpc("a", "1", 12)));
+    assert!(!state.handle(Event::Found(vpc("a", "1", 9))));
+    assert_eq!(known(&state), [("a".to_owned(), "12".to_owned())]);
+    // Another object of the same name is never older.
+    assert!(state.handle(Event::Found(vpc("a", "2", 3))));
+    assert!(!state.handle(Event::Gone(Kind::Vpc, name("a"), "1".into())), "that was the one before");
+    assert!(state.handle(Event::Gone(Kind::Vpc, name("a"), "2".into())));
+    assert!(known(&state).is_empty());
+}
+
+#[test]
+fn what_cannot_be_decoded_keeps_its_last_good_version_and_nothing_else() {
+    let state = State::new([]);
+    state.handle(Event::Found(vpc("a", "1", 1)));
+    assert!(state.handle(Event::Broken(Kind::Vpc, name("a"), broken("1"))));
+    assert!(!state.handle(Event::Broken(Kind::Vpc, name("a"), broken("1"))), "told twice");
+    assert_eq!(known(&state).len(), 1);
+    assert!(state.undecodable()[&(Kind::Vpc, name("a"))].kept);
+    // A new object of that name has no good version.
+    assert!(state.handle(Event::Broken(Kind::Vpc, name("a"), broken("2"))));
+    assert!(known(&state).is_empty() && !state.undecodable()[&(Kind::Vpc, name("a"))].kept);
+    // It is mended.
+    assert!(state.handle(Event::Found(vpc("a", "2", 10))));
+    assert!(state.undecodable().is_empty() && known(&state).len() == 1);
+    // It is gone, as a list tells.
+    state.handle(Event::Broken(Kind::Vpc, name("a"), broken("2")));
+    state.handle(Event::Begin(Kind::Vpc));
+    assert!(state.handle(Event::End(Kind::Vpc)));
+    assert!(state.undecodable().is_empty() && known(&state).is_empty());
+}
+
+#[test]
+fn what_an_address_is_kept_for_exists_until_the_opposite_is_known() {
+    let state = State::new([]);
+    let lease = |version: &str| {
+        let document = json!({
+            "metadata": {"name": "l", "uid": "1", "resourceVersion": version},
+            "spec": {"poolRef": {"name": "p"}, "claimRef": {"name": "c"}, "value": {"ip": "10.0.1.4"}, "retainWhile": {
+                "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "namespace": "red", "name": "vm"}},
+        });
+        Event::Found(Object::from_json(Kind::AllocationLease, document).unwrap())
+    };
+    state.handle(lease("1"));
+    let wish = state.read(|view| view.retaining.first().cloned()).unwrap();
+    state.retain(&wish, false);
+    state.handle(lease("2"));
+    assert!(state.read(|view| view.retaining.is_empty()));
+    state.retain(&wish, true);
+    assert!(state.read(|view| view.retaining.contains(&wish)));
+}
