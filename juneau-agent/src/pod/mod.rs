@@ -3,5 +3,6 @@
 mod record;
 mod wire;
 
-pub use record::{Record, RecordError, Subject, host_name};
+pub use juneau_api::names::host_veth;
+pub use record::{Record, RecordError, Subject};
 pub use wire::{INTERFACE, LINK_GROUP, Wiring, bring_up, create, is_wired};

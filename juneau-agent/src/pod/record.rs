@@ -5,8 +5,6 @@ use std::fmt;
 
 /// Longest alias that the kernel takes, in bytes (`IFALIASZ` less the terminating zero).
 const ALIAS_MAX: usize = 255;
-/// Longest device name, in bytes (`IFNAMSIZ` less the terminating zero).
-const NAME_MAX: usize = 15;
 /// Longest container id: all known runtimes use 64 hexadecimal digits or less.
 const CONTAINER_ID_MAX: usize = 64;
 const PREFIX: &str = "juneau";
@@ -117,12 +115,6 @@ impl Record {
     }
 }
 
-/// The host end's name: the NIC's name and as much of the container id as fits.
-#[must_use]
-pub fn host_name(nic: &str, container_id: &str) -> String {
-    nic.chars().chain(container_id.chars()).take(NAME_MAX).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,11 +157,5 @@ mod tests {
         for name in ["", "a/b", "A", "a b"] {
             assert!(Record::new("red", name, "0").is_err(), "{name}");
         }
-    }
-
-    #[test]
-    fn host_names_are_fifteen_characters() {
-        assert_eq!(host_name("eth0", "0123456789abcdef"), "eth00123456789a");
-        assert_eq!(host_name("eth0", "01"), "eth001");
     }
 }

@@ -1,6 +1,6 @@
 //! The veth pair between the node and a Pod.
 
-use super::{Record, host_name};
+use super::{Record, host_veth};
 use crate::net::{Link, Namespace, NetError, Netlink, VethRequest, disable_ipv6};
 use ipnet::Ipv4Net;
 use juneau_core::id::MacAddr;
@@ -36,7 +36,7 @@ pub async fn create(
     namespace: &Namespace,
     wiring: &Wiring,
 ) -> Result<Link, NetError> {
-    let name = host_name(INTERFACE, &record.container_id);
+    let name = host_veth(INTERFACE, &record.container_id);
     let request = VethRequest {
         name: &name,
         group: LINK_GROUP,
