@@ -7,6 +7,8 @@
 pub mod access;
 pub mod annotations;
 pub mod conditions;
+#[cfg(feature = "kube")]
+pub mod crd;
 pub mod kinds;
 pub mod names;
 pub mod normalise;

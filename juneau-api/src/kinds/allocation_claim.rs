@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
         status = "AllocationClaimStatus",
         derive = "Default",
         derive = "PartialEq",
-        doc = "A wish for one value of a pool: a number or an address.",
+        doc = "A wish for one value of a pool: a number or an address. Its spec cannot be changed.",
         printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
         printcolumn = r#"{"name":"Number","type":"integer","jsonPath":".status.value.number"}"#,
         printcolumn = r#"{"name":"IP","type":"string","jsonPath":".status.value.ip"}"#,
@@ -26,28 +26,28 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationClaimSpec {
-    /// Pools to take the value from, tried in this order.
+    /// Pools to take the value from, tried in this order; 1 to 16. Example: `[{name: subnet-ip-red-a}]`.
     pub pool_refs: Vec<PoolRef>,
     /// The object that the value is for.
     pub resource_ref: ResourceRef,
-    /// Which of the object's values it is.
+    /// Which of the object's values it is. Example: `address`.
     pub attribute: String,
-    /// The number that is asked for; absent: any.
+    /// The number that is asked for. Absent: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_number: Option<u32>,
-    /// The address that is asked for; absent: any.
+    /// The IPv4 address that is asked for. Absent: any.
     #[serde(default, rename = "requestedIP", skip_serializing_if = "Option::is_none")]
     pub requested_ip: Option<String>,
-    /// Narrows the pools.
+    /// What the value must be, besides being in a pool. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation_filter: Option<AllocationFilter>,
-    /// How long the value stays reserved after the claim is gone, as a duration; absent: not at all.
+    /// How long the value stays reserved after the claim is gone, as a duration. Absent: not at all. Example: `1h`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release_after: Option<String>,
-    /// The identity that the reserved value is kept for; absent: the claim's name.
+    /// The identity that the reserved value is kept for. Absent: the claim's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reuse_key: Option<String>,
-    /// Keeps the value while that object exists.
+    /// Keeps the value while this object exists, also after the claim is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain_while: Option<RetainWhile>,
 }
@@ -57,7 +57,7 @@ pub struct AllocationClaimSpec {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PoolRef {
-    /// Its name.
+    /// The AllocationPool's name.
     pub name: String,
 }
 
@@ -66,16 +66,16 @@ pub struct PoolRef {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceRef {
-    /// Its group and version.
+    /// The object's group and version. Example: `juneau.loutres.me/v1alpha1`.
     pub api_version: String,
-    /// Its kind.
+    /// The object's kind. Example: `NetworkInterface`.
     pub kind: String,
-    /// Its namespace; absent: it has none.
+    /// The object's namespace. Absent: it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Its name.
+    /// The object's name.
     pub name: String,
-    /// Its uid, so that a later object of the same name does not take the claim over.
+    /// The object's uid, so that a later object of the same name does not take the claim over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 }
@@ -85,7 +85,7 @@ pub struct ResourceRef {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationFilter {
-    /// The address is in one of these prefixes.
+    /// IPv4 prefixes; the address is in one of them. Absent or empty: it need not be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cidrs: Vec<String>,
 }
@@ -110,10 +110,10 @@ pub enum ClaimPhase {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationValue {
-    /// Of a pool of numbers.
+    /// The number, from a pool of numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
-    /// Of a pool of addresses.
+    /// The IPv4 address, from a pool of addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<String>,
 }
@@ -123,16 +123,16 @@ pub struct AllocationValue {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationClaimStatus {
-    /// How far it is.
+    /// How far it is: Pending without a value, Allocated with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<ClaimPhase>,
     /// The value that it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<AllocationValue>,
-    /// `Ready`.
+    /// Ready: the claim holds its value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The generation that the status is about.
+    /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }

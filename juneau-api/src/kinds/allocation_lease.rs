@@ -28,19 +28,19 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationLeaseSpec {
-    /// The pool that the value is of.
+    /// The AllocationPool that the value is of. Cannot be changed.
     pub pool_ref: PoolRef,
-    /// The value.
+    /// The value, a number or an address. Cannot be changed; the lease's name is made of it, so that a value has one lease.
     pub value: AllocationValue,
-    /// Who has it, or had it last.
+    /// The AllocationClaim that has the value, or had it last.
     pub claim_ref: ClaimRef,
-    /// When the holder went; absent: it is there.
+    /// When the holder went. Absent: it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_deletion_timestamp: Option<Time>,
-    /// How long the value stays reserved after that, in seconds.
+    /// How long the value stays reserved after the holder went, in seconds. Absent: not at all. Example: 3600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<i64>,
-    /// Keeps the value while that object exists.
+    /// Keeps the value while this object exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain_while: Option<RetainWhile>,
 }
@@ -50,9 +50,9 @@ pub struct AllocationLeaseSpec {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimRef {
-    /// Its name.
+    /// The claim's name.
     pub name: String,
-    /// Its uid.
+    /// The claim's uid, so that a later claim of the same name is told apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 }
@@ -81,19 +81,20 @@ pub enum LeasePhase {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationLeaseStatus {
-    /// How far it is.
+    /// How far it is: Active while its holder is there, Retained while the value is kept for it, Released or Expired when
+    /// the value is free again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<LeasePhase>,
-    /// When it expires.
+    /// When the value is free again. Absent: not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
     /// When the object of `retainWhile` was seen to be gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain_released_at: Option<Time>,
-    /// `Ready`.
+    /// Ready: the value is held.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The generation that the status is about.
+    /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }

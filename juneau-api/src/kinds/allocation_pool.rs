@@ -24,16 +24,16 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationPoolSpec {
-    /// Numbers or addresses.
+    /// What the pool holds: `number` or `ip`. Cannot be changed. Default: `number`.
     #[serde(default, rename = "type")]
     pub kind: PoolType,
-    /// Which free value is next.
+    /// Which free value is next: `firstFit` is the smallest. Cannot be changed. Default: `firstFit`.
     #[serde(default)]
     pub strategy: PoolStrategy,
-    /// Of type `number`: the range.
+    /// With type `number`: the range. Cannot be changed. Example: `{min: 2, max: 16777215}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<NumberRange>,
-    /// Of type `ip`: prefixes and ranges.
+    /// With type `ip`: prefixes, ranges, and what is left out of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<IpSpace>,
 }
@@ -73,9 +73,9 @@ pub enum PoolStrategy {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NumberRange {
-    /// The first, at least 1.
+    /// The first number, at least 1.
     pub min: u32,
-    /// The last, at least `min`.
+    /// The last number, at least `min`.
     pub max: u32,
 }
 
@@ -84,13 +84,13 @@ pub struct NumberRange {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct IpSpace {
-    /// IPv4 prefixes, of which neither the network's nor the broadcast address is handed out.
+    /// IPv4 prefixes, of which neither the network's nor the broadcast address is handed out. Example: `[10.0.1.0/24]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cidrs: Vec<String>,
     /// IPv4 ranges, of which every address is handed out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<IpRange>,
-    /// Addresses that are never handed out.
+    /// IPv4 addresses that are never handed out. Example: `[10.0.1.1]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<String>,
 }
@@ -100,9 +100,9 @@ pub struct IpSpace {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct IpRange {
-    /// The first address.
+    /// The first address of the range.
     pub start: String,
-    /// The last address, not before `start`.
+    /// The last address of the range, not before `start`.
     pub end: String,
 }
 
@@ -111,19 +111,19 @@ pub struct IpRange {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationPoolStatus {
-    /// How often the pool's content changed.
+    /// How often a value was handed out or given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation_version: Option<i64>,
-    /// Of type `number`: what was handed out last.
+    /// With type `number`: what was handed out last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_allocated_number: Option<u32>,
-    /// Of type `ip`: what was handed out last.
+    /// With type `ip`: what was handed out last.
     #[serde(default, rename = "lastAllocatedIP", skip_serializing_if = "Option::is_none")]
     pub last_allocated_ip: Option<String>,
-    /// `Ready`.
+    /// Ready: the pool can be used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The generation that the status is about.
+    /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }

@@ -29,29 +29,30 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkEndpointSpec {
-    /// What holds the address.
+    /// What holds the address: a Pod's interface, a node itself, or a node's source address for shared Services.
     pub kind: EndpointKind,
-    /// The node that it is on.
+    /// The node that it is on. Packets for it are sent to that Node's InternalIP.
     pub node_name: String,
-    /// The network, one of three: a Subnet.
+    /// The Subnet that the address is of; one of subnet, l2Network and externalNetwork is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
-    /// The network, one of three: an L2Network.
+    /// The L2Network that it is in; one of subnet, l2Network and externalNetwork is set.
     #[serde(default, rename = "l2Network", skip_serializing_if = "Option::is_none")]
     pub l2_network: Option<String>,
-    /// The network, one of three: an ExternalNetwork (Pods only).
+    /// The ExternalNetwork that the address is of, for kind Pod only; one of subnet, l2Network and externalNetwork is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_network: Option<String>,
-    /// The address with the network's prefix length.
+    /// The address with the network's prefix length. Example: `10.0.1.20/24`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// A unicast MAC address.
+    /// Its MAC address. Example: `02:5e:10:00:00:01`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac_address: Option<String>,
-    /// Facts of the node that holds it. Never an input of the data path.
+    /// Facts of the node that holds it, written by that node. Nothing is decided by them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachment: Option<Attachment>,
-    /// Of kind Pod: whose interface.
+    /// The Pod and its interface; needed for kind Pod. An endpoint that does not agree with its NetworkInterface is
+    /// ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_ref: Option<EndpointPodRef>,
 }
@@ -78,12 +79,12 @@ pub enum EndpointKind {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Attachment {
-    /// The host's interface, at least 1.
+    /// The index of the node's end of the interface, from 1 on.
     pub ifindex: u32,
-    /// The host interface's MAC address.
+    /// The MAC address of the node's end of the interface.
     #[serde(default, rename = "hostMACAddress", skip_serializing_if = "Option::is_none")]
     pub host_mac_address: Option<String>,
-    /// The sandbox, so that a late removal of an old one is told apart.
+    /// The sandbox that the interface is in, so that a late removal of an earlier one changes nothing.
     #[serde(default, rename = "containerID", skip_serializing_if = "Option::is_none")]
     pub container_id: Option<String>,
 }
@@ -95,7 +96,7 @@ pub struct Attachment {
 pub struct EndpointPodRef {
     /// The Pod's name.
     pub name: String,
-    /// The interface's name inside the Pod.
+    /// The interface's name inside the Pod. Example: `eth0`.
     pub interface: String,
     /// The Pod's uid.
     pub uid: String,
@@ -106,13 +107,13 @@ pub struct EndpointPodRef {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkEndpointStatus {
-    /// The node's InternalIP, for readers; the data path takes it from the Node.
+    /// The node's InternalIP, for readers; nodes take it from the Node.
     #[serde(default, rename = "nodeIP", skip_serializing_if = "Option::is_none")]
     pub node_ip: Option<String>,
-    /// `Ready`.
+    /// Ready: the node that holds it has made the interface.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The generation that the status is about.
+    /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }

@@ -33,29 +33,30 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkInterfaceSpec {
-    /// Whose interface.
+    /// The Pod, and which of its interfaces. Cannot be changed.
     pub pod_ref: InterfacePodRef,
-    /// The Pod's node.
+    /// The node that the Pod runs on. Cannot be changed.
     pub node_name: String,
-    /// The network, one of three: a Subnet.
+    /// The Subnet that the interface is in; one of subnet, l2Network and elasticIP is set. Cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
-    /// The network, one of three: an L2Network.
+    /// The L2Network that the interface is in; one of subnet, l2Network and elasticIP is set. Cannot be changed.
     #[serde(default, rename = "l2Network", skip_serializing_if = "Option::is_none")]
     pub l2_network: Option<String>,
-    /// The network, one of three: an ElasticIP carried by the Pod itself.
+    /// The ElasticIP, of the same namespace, that the interface carries itself; one of subnet, l2Network and elasticIP is
+    /// set. Cannot be changed.
     #[serde(default, rename = "elasticIP", skip_serializing_if = "Option::is_none")]
     pub elastic_ip: Option<String>,
-    /// The address that is asked for.
+    /// The IPv4 address that the Pod asks for, inside the network. Absent: any. Cannot be changed. Example: `10.0.1.20`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// SecurityGroups of the same VPC.
+    /// SecurityGroups of the same Vpc, at most two.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub security_groups: Vec<String>,
-    /// Makes the address follow this identity, not the Pod's name.
+    /// Makes the address follow this identity instead of the Pod's name. Cannot be changed. Example: `vmi.db`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation_identity: Option<String>,
-    /// Keeps the address while that object exists.
+    /// Keeps the address while this object exists. Cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain_while: Option<RetainWhile>,
 }
@@ -69,7 +70,7 @@ pub struct InterfacePodRef {
     pub uid: String,
     /// The Pod's name.
     pub name: String,
-    /// The interface's name inside the Pod.
+    /// The interface's name inside the Pod. Example: `eth0`.
     pub interface: String,
 }
 
@@ -78,13 +79,13 @@ pub struct InterfacePodRef {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RetainWhile {
-    /// Its group and version.
+    /// The object's group and version. Example: `kubevirt.io/v1`.
     pub api_version: String,
-    /// Its kind.
+    /// The object's kind. Example: `VirtualMachine`.
     pub kind: String,
-    /// Its namespace.
+    /// The object's namespace; empty when it has none.
     pub namespace: String,
-    /// Its name.
+    /// The object's name.
     pub name: String,
 }
 
@@ -112,28 +113,29 @@ pub enum InterfacePhase {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkInterfaceStatus {
-    /// How far it is.
+    /// How far it is: Pending without an address, Allocated with one, Ready when its node has made the interface, Failed
+    /// when it cannot have an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<InterfacePhase>,
-    /// `Allocated`, `Ready`.
+    /// Allocated: it has its address. Ready: its node has made the interface. The reasons say what is in the way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The AllocationClaim behind the address.
+    /// The AllocationClaim that its address comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation_claim: Option<String>,
-    /// The address with the network's prefix length; `/32` for an ElasticIP.
+    /// Its address with the network's prefix length; /32 for an ElasticIP. Example: `10.0.1.20/24`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Routes for the Pod.
+    /// Routes that the Pod gets with the interface.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<InterfaceRoute>,
-    /// Routing rules for the Pod.
+    /// Routing rules that the Pod gets with the interface.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<InterfaceRule>,
-    /// SecurityGroups in force.
+    /// The SecurityGroups in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effective_security_groups: Vec<EffectiveSecurityGroup>,
-    /// The generation that the status is about.
+    /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
@@ -143,15 +145,15 @@ pub struct NetworkInterfaceStatus {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct InterfaceRoute {
-    /// Destination prefix.
+    /// The destination prefix. Example: `0.0.0.0/0`.
     pub dst: String,
-    /// Next hop.
+    /// The next hop. Absent: the destination is on the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gw: Option<String>,
-    /// The next hop is on the link though no prefix says so.
+    /// Whether the next hop is on the link though no prefix says so.
     #[serde(default)]
     pub on_link: bool,
-    /// Routing table; absent: main.
+    /// The routing table. Absent: main.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<u32>,
 }
@@ -161,11 +163,11 @@ pub struct InterfaceRoute {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct InterfaceRule {
-    /// Source prefix.
+    /// The source prefix that the rule is about.
     pub from: String,
-    /// Routing table.
+    /// The routing table that is asked.
     pub table: u32,
-    /// Smaller is asked first.
+    /// The rule's place: smaller ones are asked first.
     pub priority: u32,
 }
 
@@ -174,9 +176,9 @@ pub struct InterfaceRule {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EffectiveSecurityGroup {
-    /// Its name.
+    /// The SecurityGroup's name.
     pub name: String,
-    /// Its number.
+    /// The SecurityGroup's number.
     #[serde(rename = "groupID")]
     pub group_id: u32,
 }

@@ -16,15 +16,17 @@ use serde::{Deserialize, Serialize};
         status = "RouteTableStatus",
         derive = "Default",
         derive = "PartialEq",
-        doc = "The routes of a VPC's Subnets.",
+        doc = "Routes of Subnets of one Vpc. Routes to its own Subnets and Services are automatic.",
         printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct RouteTableSpec {
-    /// The VPC that it belongs to.
+    /// The Vpc that it belongs to. Cannot be changed. The RouteTable with the Vpc's own name is its main one. Example:
+    /// `red`.
     pub vpc: String,
-    /// The routes that users want; those of the data path are in the status.
+    /// The routes that are wanted besides the automatic ones, at most 4096, each destination once. What is in force is in
+    /// the status: a route that cannot be is left out there and named in `rejectedRoutes`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
 }
@@ -34,17 +36,18 @@ pub struct RouteTableSpec {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Route {
-    /// The destination prefix, without host bits.
+    /// The destination: an IPv4 prefix without host bits. The longest one that fits a packet decides. Example:
+    /// `172.16.0.0/12`, or `0.0.0.0/0` for everything else.
     pub dst: String,
-    /// Where packets for it go.
+    /// Where packets for it go. Example: `{type: endpoint, endpointName: firewall.eth0}`.
     pub via: Via,
-    /// Of a connected route in a status: the Subnet.
+    /// In a status, of a connected route: the Subnet. Ignored in a spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
-    /// Of a connected route in a status: the L2Network.
+    /// In a status, of a connected route: the L2Network. Ignored in a spec.
     #[serde(default, rename = "l2Network", skip_serializing_if = "Option::is_none")]
     pub l2_network: Option<String>,
-    /// Of a transit gateway's route in a status: its table.
+    /// In a status, of a transit gateway's route: its table. Ignored in a spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transit_gateway_route_table: Option<String>,
 }
@@ -54,22 +57,24 @@ pub struct Route {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Via {
-    /// What kind of target.
+    /// What kind of target. `connected` is accepted and ignored in a spec; `service` and `vpcEndpoint` are automatic and
+    /// refused there.
     #[serde(rename = "type")]
     pub kind: ViaType,
-    /// A NetworkEndpoint: its name, or `namespace/name`.
+    /// With type `endpoint`, and only then: a NetworkEndpoint of the same Vpc by its name, or as `namespace/name` where
+    /// several have the name. Example: `red/firewall.eth0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_name: Option<String>,
-    /// A NATGateway of the same VPC.
+    /// With type `natGateway`, and only then: a NATGateway of the same Vpc.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nat_gateway: Option<String>,
-    /// A VpcPeering.
+    /// With type `vpcPeering`, and only then: a VpcPeering of this Vpc.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vpc_peering: Option<String>,
-    /// A TransitGateway.
+    /// With type `transitGateway`, and only then: a TransitGateway that the Vpc is attached to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transit_gateway: Option<String>,
-    /// A VPN of the same VPC.
+    /// With type `vpn`, and only then: a VPN of the same Vpc.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vpn: Option<VpnReference>,
 }
@@ -109,9 +114,9 @@ pub enum ViaType {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VpnReference {
-    /// Its namespace.
+    /// The VPN's namespace.
     pub namespace: String,
-    /// Its name.
+    /// The VPN's name.
     pub name: String,
 }
 
@@ -122,7 +127,7 @@ pub struct VpnReference {
 pub struct RejectedRoute {
     /// Its destination, as the spec has it.
     pub dst: String,
-    /// Why, in one word.
+    /// Why, in one word. Example: `TargetNotFound`.
     pub reason: String,
     /// Why, and what to do.
     pub message: String,
@@ -139,7 +144,7 @@ pub struct RouteTableStatus {
     /// Routes of the spec that are left out, each with its reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected_routes: Vec<RejectedRoute>,
-    /// The table's number.
+    /// The table's number, from 1 on; no other RouteTable has it.
     #[serde(default, rename = "tableID", skip_serializing_if = "Option::is_none")]
     pub table_id: Option<u32>,
     /// A VPN that a route waits for, as `namespace/name`.
@@ -148,10 +153,10 @@ pub struct RouteTableStatus {
     /// VPNs that routes wait for.
     #[serde(default, rename = "pendingVPNs", skip_serializing_if = "Vec::is_empty")]
     pub pending_vpns: Vec<String>,
-    /// `Ready`.
+    /// Ready: the table has its number, and every route of the spec is in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The generation that the status is about.
+    /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }

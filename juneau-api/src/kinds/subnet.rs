@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
         status = "SubnetStatus",
         derive = "Default",
         derive = "PartialEq",
-        doc = "A prefix of a VPC, one layer-2 segment.",
+        doc = "A prefix of a Vpc, and one layer-2 segment over all nodes.",
         printcolumn = r#"{"name":"Vpc","type":"string","jsonPath":".spec.vpc"}"#,
         printcolumn = r#"{"name":"Cidr","type":"string","jsonPath":".spec.cidr"}"#,
         printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#
@@ -24,18 +24,20 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SubnetSpec {
-    /// The VPC that it belongs to.
+    /// The Vpc that it belongs to. Cannot be changed. Subnet `default` alone is of Vpc `default`. Example: `red`.
     pub vpc: String,
-    /// Its prefix, without host bits.
+    /// Its IPv4 prefix, /16 to /28, which overlaps no other Subnet of the Vpc. Cannot be changed. Host bits are ignored.
+    /// The first three hosts are the gateway, the DNS server, and kept free. Example: `10.0.1.0/24`.
     pub cidr: String,
-    /// Its RouteTable; absent: the VPC's main one.
+    /// Its RouteTable, of the same Vpc. Absent or empty: the Vpc's main one. Not for Subnet `default`. Example:
+    /// `red-through-firewall`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_table: Option<String>,
-    /// Its NetworkACL.
+    /// Its NetworkACL, of the same Vpc. Absent or empty: none, so that nothing is filtered here.
     #[serde(default, rename = "networkACL", skip_serializing_if = "Option::is_none")]
     pub network_acl: Option<String>,
-    /// How long the address of a Pod that is gone rests before another Pod gets it, as a duration; absent: 60 s. It is
-    /// used at once when the Subnet has no other.
+    /// How long the address of a Pod that is gone rests before another Pod gets it, as a duration. It is used at once
+    /// when the Subnet has no other. Default: 60s. Example: `5m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<String>,
 }
@@ -45,31 +47,31 @@ pub struct SubnetSpec {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SubnetStatus {
-    /// Its VXLAN network identifier, 2 to 16777215.
+    /// Its VXLAN network identifier, 2 to 16777215; no other segment has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vni: Option<u32>,
-    /// Its gateway, the same on every node; the first host.
+    /// The gateway of its Pods: the first host, the same on every node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
     /// The gateway's MAC address, the same on every node.
     #[serde(default, rename = "gatewayMAC", skip_serializing_if = "Option::is_none")]
     pub gateway_mac: Option<String>,
-    /// The address of the virtual DNS; the second host.
+    /// The DNS server of its Pods: the second host, the same on every node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<String>,
-    /// The MAC address of the virtual DNS.
+    /// The MAC address of the DNS server, the same on every node.
     #[serde(default, rename = "dnsMAC", skip_serializing_if = "Option::is_none")]
     pub dns_mac: Option<String>,
-    /// The NetworkACL in force.
+    /// The NetworkACL in force. Absent: none is asked for.
     #[serde(default, rename = "networkACL", skip_serializing_if = "Option::is_none")]
     pub network_acl: Option<SubnetNetworkAcl>,
-    /// The largest packet that its Pods may send, in bytes: what the underlay carries less 50.
+    /// The largest packet that its Pods send, in bytes: the underlay's MTU less 50. Example: 1450.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
-    /// `Ready`.
+    /// Ready: the Subnet has its number and its addresses, and its Vpc is ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The generation that the status is about.
+    /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }

@@ -16,23 +16,25 @@ use serde::{Deserialize, Serialize};
         status = "VpcStatus",
         derive = "Default",
         derive = "PartialEq",
-        doc = "A tenant's network: an address space of its own.",
+        doc = "A tenant's network with an address space of its own: two Vpcs may have equal prefixes and addresses, and do not reach each other.",
         printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VpcSpec {
-    /// Service routing; absent: none at all in this VPC.
+    /// Service routing. Absent: Services are not reachable from this Vpc at all. Example: `{consume: true}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<VpcService>,
-    /// Each policed interface of a new Pod must name a valid SecurityGroup.
+    /// Whether each interface of a new Pod must name at least one SecurityGroup of this Vpc, and is closed otherwise.
+    /// Default: false.
     #[serde(default)]
     pub enforce_security_groups: bool,
-    /// Addresses for VpcEndpoints.
+    /// Addresses that VpcEndpoints of this Vpc get. Absent: it can have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_pool: Option<EndpointPool>,
-    /// Namespaces whose Pods and Services may enter this VPC, by their labels; absent: all, or none when the operator
-    /// requires a binding; `{}`: all.
+    /// Namespaces whose Pods and Services may enter this Vpc, selected by their labels. Absent: all Namespaces, or none
+    /// when the operator runs with --require-namespace-binding. `{}` selects all. Example, one Namespace by its name:
+    /// `{matchLabels: {kubernetes.io/metadata.name: red}}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<LabelSelector>,
 }
@@ -42,10 +44,10 @@ pub struct VpcSpec {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VpcService {
-    /// Pods here may call shared Services of other VPCs.
+    /// Whether Pods here may call shared Services of other Vpcs. Default: false.
     #[serde(default)]
     pub consume: bool,
-    /// This VPC shares Services with others.
+    /// Lets Services of this Vpc be shared with other Vpcs. Absent: none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<ServiceProvider>,
 }
@@ -55,7 +57,8 @@ pub struct VpcService {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceProvider {
-    /// The Subnet of this VPC that gives each node a source address.
+    /// A Subnet of this Vpc. Each node takes one of its addresses, from which shared Services see their callers. Example:
+    /// `red-nat`.
     pub nat_source_subnet: String,
 }
 
@@ -64,7 +67,8 @@ pub struct ServiceProvider {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointPool {
-    /// IPv4 prefixes.
+    /// IPv4 prefixes of /16 to /32 that no Subnet of the Vpc overlaps; at most 32. Host bits are ignored. Example:
+    /// `[10.80.250.0/24]`.
     pub cidrs: Vec<String>,
 }
 
@@ -73,16 +77,17 @@ pub struct EndpointPool {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct VpcStatus {
-    /// The RouteTable of Subnets that name none.
+    /// The RouteTable of Subnets that name none; it has the Vpc's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub main_route_table: Option<String>,
-    /// The VPC's number, 1 to 16777215; 1 is the VPC `default`.
+    /// The Vpc's number, which tells its addresses from equal ones of other Vpcs: 1 is Vpc `default`, others have 2 to
+    /// 16777215.
     #[serde(default, rename = "vpcID", skip_serializing_if = "Option::is_none")]
     pub vpc_id: Option<u32>,
-    /// `Ready`.
+    /// Ready: the Vpc has its number and its main RouteTable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The generation that the status is about.
+    /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
