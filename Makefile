@@ -5,7 +5,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LAB := $(TARGET_DIR)/debug/juneau-lab
 
-.PHONY: help lab check down build test test-long test-kernels mutants bench audit
+.PHONY: help lab check down build test test-kubernetes test-long test-kernels mutants bench audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,6 +27,9 @@ build: ## compile everything
 
 test: ## set up and run every test (root)
 	@tools/test.sh
+
+test-kubernetes: ## the tests that need a real Kubernetes API server, which is built once (root)
+	@tools/test-kubernetes.sh
 
 test-long: ## what takes too long for every day: long forms of tests, packages built by themselves, mutants (root)
 	@tools/preflight.sh lab

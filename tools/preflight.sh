@@ -6,15 +6,16 @@
 #
 #   tools/preflight.sh build   what compiling needs; any user
 #   tools/preflight.sh lab     also what the lab and the tests need: root, the kernel, captures
+#   tools/preflight.sh kubernetes   also what runs and builds a Kubernetes API server: etcd, Go
 #
 # NO_INSTALL=1 lists what is missing and installs nothing. Exit status 1 when something is missing at the end.
 set -u
 
 mode=${1:-build}
 case $mode in
-    build | lab) ;;
+    build | lab | kubernetes) ;;
     *)
-        echo "usage: $0 build|lab" >&2
+        echo "usage: $0 build|lab|kubernetes" >&2
         exit 2
         ;;
 esac
@@ -22,6 +23,7 @@ esac
 rust_minimum=1.91
 kernel_minimum=6.1
 disk_minimum_mib=4096
+go_disk_minimum_mib=6144
 
 failed=0
 packages=
@@ -61,19 +63,34 @@ find_packages() {
     need clang clang_has_bpf
     need libelf-dev header_exists libelf.h
     need zlib1g-dev header_exists zlib.h
-    if [ "$mode" = lab ]; then
+    if [ "$mode" != build ]; then
         need iproute2 command_exists ip
         need iputils-ping command_exists ping
         need tcpdump command_exists tcpdump
         need bpftool command_exists bpftool
         need ethtool command_exists ethtool
     fi
+    if [ "$mode" = kubernetes ]; then
+        need etcd-server etcd_exists
+        need util-linux command_exists setpriv
+    fi
 }
 
-PATH=$PATH:/usr/sbin:/sbin
+# KUBEBUILDER_ASSETS names a folder with programs that win over all others.
+etcd_exists() { [ -x "${KUBEBUILDER_ASSETS:-}/etcd" ] || command -v etcd; }
+
+# Whether a program of Kubernetes is given, or was built into the cache already.
+kubernetes_has() {
+    version=$(awk '$1 == "k8s.io/kubernetes" { print $2 } $2 == "k8s.io/kubernetes" { print $3 }' \
+        "$root_dir/tools/kubernetes/go.mod" | head -n 1)
+    [ -x "${KUBEBUILDER_ASSETS:-}/$1" ] ||
+        [ -x "${XDG_CACHE_HOME:-$HOME/.cache}/juneau/kubernetes/$version/bin/$1" ]
+}
+
+PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
 
 # The machine.
-if [ "$mode" = lab ]; then
+if [ "$mode" != build ]; then
     [ "$(id -u)" -eq 0 ] || problem "not root: the lab makes network namespaces and loads BPF programs" \
         "run it as root, for example with sudo; building and 'cargo test -p juneau-core' need no root"
     kernel=$(uname -r)
@@ -101,6 +118,20 @@ if rust=$(rustc --version 2>/dev/null) && command -v cargo >/dev/null 2>&1; then
 else
     problem "Rust is missing (at least $rust_minimum)" \
         "run: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . \"\$HOME/.cargo/env\""
+fi
+
+# Go, unless all that it builds is there.
+if [ "$mode" = kubernetes ]; then
+    for program in kube-apiserver kube-controller-manager kube-scheduler kubectl; do
+        kubernetes_has "$program" && continue
+        command -v go >/dev/null 2>&1 || problem "Go is missing, and with it $program (at least Go 1.21)" \
+            "get it from https://go.dev/dl, or set KUBEBUILDER_ASSETS to a folder that holds the programs"
+        free_mib=$(df -Pm "${HOME:-/}" | awk 'NR == 2 { print $4 }')
+        [ "${free_mib:-0}" -ge "$go_disk_minimum_mib" ] || problem \
+            "only $free_mib MiB are free for Go's caches in ${HOME:-/}, building Kubernetes takes $go_disk_minimum_mib" \
+            "free some space, or set GOCACHE and GOMODCACHE to places that have it"
+        break
+    done
 fi
 
 # Packages.

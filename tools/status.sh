@@ -4,6 +4,10 @@
 # Holds docs/status.md to what ran: every test that a row names must be among the passed ones of cargo's output.
 #
 #   tools/status.sh docs/status.md target/test-output.txt
+#   tools/status.sh --kubernetes docs/status.md target/test-kubernetes-output.txt
+#
+# Tests in a file whose name begins with kubernetes need the programs of Kubernetes. `make test` runs none of them, and
+# `make test-kubernetes` no others: each is held to its own, and the other one's are counted.
 #
 # A row names its tests in backticks in the last column, each as `crate::path::of::test`; or a benchmark, which is not
 # checked here, as "bench NAME"; or "make test-kernels" or "make mutants", the same; or says "not yet" and until when. The
@@ -12,12 +16,17 @@
 # `juneau_core::id::tests::round_trip` is a unit test of juneau-core. `kernels::6.1` is that row of the table of kernels.
 set -eu
 
+kubernetes=0
+if [ "${1:-}" = --kubernetes ]; then
+    kubernetes=1
+    shift
+fi
 [ $# -eq 2 ] || {
-    echo "usage: $0 STATUS.md CARGO-TEST-OUTPUT" >&2
+    echo "usage: $0 [--kubernetes] STATUS.md CARGO-TEST-OUTPUT" >&2
     exit 2
 }
 
-awk -F'|' '
+awk -F'|' -v kubernetes="$kubernetes" '
     # First file: what ran. "Running unittests src/lib.rs (target/debug/deps/juneau_core-0123)" starts a binary;
     # integration tests are "Running tests/up.rs (...)"; their package is not printed, so it is left open.
     FNR == NR {
@@ -60,6 +69,8 @@ awk -F'|' '
         while (match(cell, /`[^`]+`/)) {
             test = substr(cell, RSTART + 1, RLENGTH - 2)
             cell = substr(cell, RSTART + RLENGTH)
+            if ((test ~ /^[a-z_]+::kubernetes/) != kubernetes) { others++; continue }
+            held++
             wild = test
             sub(/^[a-z_]+::/, "*::", wild)
             if (!(test in passed) && !(wild in passed)) {
@@ -70,7 +81,8 @@ awk -F'|' '
     }
     END {
         if (!rows) { print "status: no rows found"; bad = 1 }
-        printf "status: %d rows, %d shown by tests, %d not yet\n", rows, rows - open_rows, open_rows
+        printf "status: %d rows, %d shown by tests, %d not yet", rows, rows - open_rows, open_rows
+        printf "; %d tests held to this run, %d belong to make %s\n", held, others, kubernetes ? "test" : "test-kubernetes"
         exit bad
     }
 ' "$2" "$1"

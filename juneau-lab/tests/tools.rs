@@ -52,11 +52,15 @@ fn the_check_before_a_build_names_what_is_missing_and_how_to_get_it() {
 
 /// Holds a status page to an output of cargo.
 fn status(name: &str, page: &str, output: &str) -> Output {
+    status_of(name, &[], page, output)
+}
+
+fn status_of(name: &str, options: &[&str], page: &str, output: &str) -> Output {
     let dir = scratch(name);
     fs::write(dir.join("status.md"), page).unwrap();
     fs::write(dir.join("output.txt"), output).unwrap();
     let mut command = Command::new("/bin/sh");
-    command.arg(root().join("tools/status.sh")).arg(dir.join("status.md")).arg(dir.join("output.txt"));
+    command.arg(root().join("tools/status.sh")).args(options).arg(dir.join("status.md")).arg(dir.join("output.txt"));
     let result = command.output().unwrap();
     fs::remove_dir_all(dir).unwrap();
     result
@@ -103,9 +107,23 @@ fn the_status_page_is_held_to_what_ran() {
 }
 
 #[test]
+fn each_of_the_two_runs_is_held_to_its_own_tests() {
+    let page = page("`juneau_lab::paths::a_stream`, `juneau_controlplane::kubernetes::definitions::apply`");
+    assert!(status("mine", &page, OUTPUT).status.success());
+    let kubernetes = "     Running tests/kubernetes/main.rs (target/debug/deps/kubernetes-0123456789abcdef)\n";
+    let ran = format!("{kubernetes}test definitions::apply ... ok\n");
+    let result = status_of("theirs", &["--kubernetes"], &page, &ran);
+    assert!(result.status.success(), "{}", text(&result));
+    assert!(text(&result).contains("1 tests held to this run, 1 belong to make test"), "{}", text(&result));
+    let ignored = format!("{kubernetes}test definitions::apply ... ignored, needs Kubernetes\n");
+    assert!(!status_of("ignored", &["--kubernetes"], &page, &ignored).status.success());
+}
+
+#[test]
 fn continuous_integration_runs_the_readmes_test_command() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let ci = fs::read_to_string(root().join(".ci/run")).unwrap();
     assert!(readme.contains("\nmake test "), "the README has a command for tests");
     assert!(ci.lines().any(|line| line.ends_with(" make test")), "and .ci/run runs it");
+    assert!(ci.lines().any(|line| line.ends_with(" make test-kubernetes")), "and the other one");
 }
