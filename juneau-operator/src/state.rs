@@ -2,7 +2,7 @@
 
 use crate::view::{Kind, Object, Retaining, View};
 use juneau_api::view::ObjectName;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::{PoisonError, RwLock};
 use tokio::sync::watch;
 
@@ -37,7 +37,15 @@ struct Inner {
     undecodable: BTreeMap<(Kind, ObjectName), Undecodable>,
     /// Objects that addresses were kept for, and that are gone.
     gone: BTreeSet<Retaining>,
+    /// The uids of objects that went last. The answer to a write may come after the watch told of its end, as it does
+    /// when the write took the last finalizer away: such an object is not there any more.
+    ended: HashSet<String>,
+    /// The same, oldest first.
+    ended_in_order: VecDeque<String>,
 }
+
+/// How many uids are kept of objects that are gone.
+const ENDED: usize = 4096;
 
 /// One thing that a watch told.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,6 +143,9 @@ impl Inner {
                     listed.insert(name.clone());
                 }
                 self.undecodable.remove(&(kind, name.clone()));
+                if object.metadata().uid.as_ref().is_some_and(|uid| self.ended.contains(uid)) {
+                    return false;
+                }
                 let before = self.view.get(kind, &name);
                 if before.as_ref().is_some_and(|before| *before == object || is_newer(before, &object)) {
                     return false;
@@ -167,6 +178,14 @@ impl Inner {
                 let other = self.view.get(kind, &name).is_some_and(|object| {
                     object.metadata().uid.as_ref().is_some_and(|known| !uid.is_empty() && *known != uid)
                 });
+                if !uid.is_empty() && self.ended.insert(uid.clone()) {
+                    self.ended_in_order.push_back(uid);
+                    if self.ended_in_order.len() > ENDED
+                        && let Some(oldest) = self.ended_in_order.pop_front()
+                    {
+                        self.ended.remove(&oldest);
+                    }
+                }
                 (!other && self.remove(kind, &name)) || known
             }
             Event::End(kind) => {

@@ -92,3 +92,15 @@ fn what_an_address_is_kept_for_exists_until_the_opposite_is_known() {
     state.retain(&wish, true);
     assert!(state.read(|view| view.retaining.contains(&wish)));
 }
+
+#[test]
+fn an_answer_that_comes_late_brings_nothing_back() {
+    let state = State::new([]);
+    state.handle(Event::Found(vpc("a", "1", 1)));
+    assert!(state.handle(Event::Gone(Kind::Vpc, name("a"), "1".into())));
+    // The answer to the write that took the last finalizer away.
+    assert!(!state.handle(Event::Found(vpc("a", "1", 2))));
+    assert!(known(&state).is_empty());
+    // One of the same name is another one.
+    assert!(state.handle(Event::Found(vpc("a", "2", 3))));
+}
