@@ -23,23 +23,6 @@ pub mod view;
 /// # Errors
 /// When one cannot be written as YAML.
 pub fn crds() -> Result<String, String> {
-    use juneau_api::kinds::{
-        AllocationClaim, AllocationLease, AllocationPool, NetworkEndpoint, NetworkInterface, RouteTable, Subnet, Vpc,
-    };
-    use kube::CustomResourceExt as _;
-    let mut text = String::new();
-    for crd in [
-        Vpc::crd(),
-        Subnet::crd(),
-        RouteTable::crd(),
-        NetworkInterface::crd(),
-        NetworkEndpoint::crd(),
-        AllocationPool::crd(),
-        AllocationClaim::crd(),
-        AllocationLease::crd(),
-    ] {
-        text.push_str("---\n");
-        text.push_str(&serde_saphyr::to_string(&crd).map_err(|error| error.to_string())?);
-    }
-    Ok(text)
+    let definitions = juneau_api::crd::yaml().map_err(|error| error.to_string())?;
+    Ok(definitions.into_iter().map(|(_, text)| format!("---\n{text}")).collect())
 }
