@@ -1,0 +1,288 @@
+//! The operator on a real API server, under its own ServiceAccount.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use support::{Cluster, OPERATOR, Operator, is_ready, object, pod, port};
+
+const SUBNET: &str = "juneau.loutres.me/subnet";
+
+fn only(tenant: &str) -> Value {
+    json!({"allowedNamespaces": {"matchLabels": {"tenant": tenant}}})
+}
+
+async fn ready(cluster: &Cluster, operators: &[&Operator], kind: &str, name: &str) {
+    let what = format!("{kind} {name} ready");
+    cluster
+        .until(&what, operators, async |cluster| cluster.get(kind, name).await.is_some_and(|object| is_ready(&object)))
+        .await;
+}
+
+/// Writes of the operator that are not its Lease.
+fn writes(cluster: &Cluster, since: &juneau_controlplane::AuditLog) -> usize {
+    let _ = cluster;
+    let all = since.events().unwrap();
+    all.iter().filter(|event| event.user == OPERATOR && event.is_write() && event.resource != "leases").count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the programs of Kubernetes: make test-kubernetes"]
+async fn from_manifests_to_endpoints_with_few_writes_and_then_none() {
+    let cluster = Cluster::start(true).await;
+    let operator = Operator::start(&cluster, cluster.webhook).await;
+    ready(&cluster, &[&operator], "Vpc", "default").await;
+    ready(&cluster, &[&operator], "Subnet", "default").await;
+    cluster.namespace("red", json!({}));
+    // All in one go, as `kubectl apply -f` of a directory has it.
+    let network =
+        [object("Vpc", "red", only("red")), object("Subnet", "red-a", json!({"vpc": "red", "cidr": "10.0.1.0/24"}))];
+    cluster.apply(&network.join("\n---\n"));
+    ready(&cluster, &[&operator], "Subnet", "red-a").await;
+
+    let log = cluster.control_plane.audit().from_now().unwrap();
+    cluster.apply(&pod("red", "a", "node-a", json!({SUBNET: "red-a"})));
+    ready(&cluster, &[&operator], "NetworkInterface", "a.eth0").await;
+    let endpoint = cluster.get("NetworkEndpoint", "a.eth0").await.unwrap();
+    assert_eq!((&endpoint["spec"]["nodeName"], &endpoint["status"]["nodeIP"]), (&json!("node-a"), &json!("192.0.2.1")));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (needed, idle) = (writes(&cluster, &log), cluster.control_plane.audit().from_now().unwrap());
+    assert!((1..=8).contains(&needed), "{needed} writes: {:?}", log.writes_of(OPERATOR).unwrap());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(writes(&cluster, &idle), 0, "{:?}", idle.writes_of(OPERATOR).unwrap());
+    cluster.nothing_was_forbidden();
+    operator.stop();
+    let lease =
+        cluster.run(&["get", "lease", "-n", "juneau-system", "-o", "jsonpath={.items[*].spec.holderIdentity}"], "");
+    assert_eq!(lease.unwrap(), "", "the Lease was not given back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the programs of Kubernetes: make test-kubernetes"]
+async fn the_webhook_answers_and_a_cluster_without_it_goes_on() {
+    let cluster = Cluster::start(true).await;
+    let operator = Operator::start(&cluster, cluster.webhook).await;
+    ready(&cluster, &[&operator], "Subnet", "default").await;
+    cluster.namespace("red", json!({}));
+    cluster.namespace("blue", json!({}));
+    for tenant in ["red", "blue"] {
+        let mut vpc = only(tenant);
+        vpc["endpointPool"] = json!({"cidrs": ["10.9.0.0/24"]});
+        // An API server takes a moment to learn whom to trust.
+        let made = object("Vpc", tenant, vpc);
+        cluster.until("a Vpc is admitted", &[&operator], async |cluster| cluster.try_apply(&made).is_ok()).await;
+        cluster.apply(&object("Subnet", &format!("{tenant}-a"), json!({"vpc": tenant, "cidr": "10.0.1.0/24"})));
+    }
+    ready(&cluster, &[&operator], "Subnet", "blue-a").await;
+    cluster.apply(&object("RouteTable", "red-t", json!({"vpc": "red"})));
+    let subnet = |name: &str, vpc: &str, cidr: &str| object("Subnet", name, json!({"vpc": vpc, "cidr": cidr}));
+    let with_table =
+        |table: &str| object("Subnet", "red-c", json!({"vpc": "red", "cidr": "10.0.3.0/24", "routeTable": table}));
+    let endpoint = json!({"type": "endpoint", "endpointName": "a.eth0"});
+    let route =
+        |dst: &str| object("RouteTable", "red-u", json!({"vpc": "red", "routes": [{"dst": dst, "via": endpoint}]}));
+    // What is refused and why, beside the same that is not.
+    for (refused, says, taken) in [
+        (subnet("red-b", "red", "10.0.1.128/25"), "Subnet red-a", subnet("red-b", "red", "10.0.2.0/24")),
+        (subnet("x", "red", "10.9.0.0/24"), "endpoint pool of Vpc red", subnet("red-d", "red", "10.9.1.0/24")),
+        (subnet("x", "absent", "10.0.0.0/24"), "Vpc absent does not exist", subnet("red-e", "red", "10.0.4.0/24")),
+        (subnet("x", "default", "10.0.0.0/24"), "only one of Vpc default", subnet("red-f", "red", "10.0.5.0/24")),
+        (with_table("blue"), "RouteTable blue belongs to Vpc blue", with_table("red-t")),
+        (route("10.0.1.0/24"), "Subnet red-a", route("10.77.0.0/24")),
+        (
+            object("Vpc", "green", json!({"endpointPool": {"cidrs": ["10.1.0.0/24", "10.1.0.128/25"]}})),
+            "overlap",
+            object("Vpc", "green", json!({"endpointPool": {"cidrs": ["10.1.0.0/24"]}})),
+        ),
+        (
+            pod("blue", "p", "node-a", json!({SUBNET: "red-a"})),
+            "Namespace/blue may not enter Vpc/red",
+            pod("red", "p", "node-a", json!({SUBNET: "red-a"})),
+        ),
+        (
+            pod(
+                "blue",
+                "q",
+                "node-a",
+                json!({"juneau.loutres.me/networks": r#"[{"interface":"eth1","subnet":"red-a"}]"#}),
+            ),
+            "Namespace/blue may not enter Vpc/red",
+            pod(
+                "blue",
+                "q",
+                "node-a",
+                json!({"juneau.loutres.me/networks": r#"[{"interface":"eth1","subnet":"blue-a"}]"#}),
+            ),
+        ),
+        (
+            pod("red", "r", "node-a", json!({SUBNET: "red-a", "juneau.loutres.me/address": "10.0.1.1"})),
+            "is the gateway",
+            pod("red", "r", "node-a", json!({SUBNET: "red-a", "juneau.loutres.me/address": "10.0.1.77"})),
+        ),
+        (
+            pod("red", "p", "node-a", json!({SUBNET: "red-b"})),
+            "cannot change",
+            pod("red", "p", "node-a", json!({SUBNET: "red-a", "other": "annotation"})),
+        ),
+    ] {
+        let said = cluster.try_apply(&refused).expect_err(&refused);
+        assert!(said.contains(says), "{says:?} is not in {said}");
+        cluster.apply(&taken);
+    }
+    let entering = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "blue", "annotations": {SUBNET: "red-a"}}});
+    let said = cluster.try_apply(&entering.to_string()).unwrap_err();
+    assert!(said.contains("Namespace/blue may not enter Vpc/red"), "{said}");
+    cluster
+        .until("interface", &[&operator], async |cluster| cluster.get("NetworkInterface", "p.eth0").await.is_some())
+        .await;
+    for (kind, name, says) in [
+        ("vpc", "default", "cannot be deleted"),
+        ("subnet", "default", "cannot be deleted"),
+        ("vpc", "red", "in use by Subnet red-a"),
+        ("subnet", "red-a", "NetworkInterface red/p.eth0"),
+        ("routetable", "red", "main one of Vpc red"),
+        ("routetable", "red-t", "in use by Subnet red-c"),
+    ] {
+        let said = cluster.run(&["delete", "--wait=false", kind, name], "").unwrap_err();
+        assert!(said.contains(says), "{says:?} is not in {said}");
+    }
+    cluster.run(&["delete", "--wait=false", "vpc", "green"], "").unwrap();
+
+    // Down: network objects wait for it, Pods do not, and what comes past it is closed by the plan.
+    drop(operator);
+    let said = cluster.try_apply(&subnet("late", "red", "10.0.200.0/24")).unwrap_err();
+    assert!(said.contains("failed calling webhook"), "{said}");
+    cluster.apply(&pod("blue", "thief", "node-a", json!({SUBNET: "red-a"})));
+    let operator = Operator::start(&cluster, cluster.webhook).await;
+    cluster
+        .until("the intruder is refused", &[&operator], async |cluster| {
+            let nic = cluster.get("NetworkInterface", "thief.eth0").await.unwrap_or_default();
+            nic["status"]["conditions"].to_string().contains("NamespaceNotAllowed")
+        })
+        .await;
+    assert!(cluster.get("NetworkEndpoint", "thief.eth0").await.is_none());
+    cluster
+        .until("admission again", &[&operator], async |cluster| {
+            cluster.try_apply(&subnet("late", "red", "10.0.200.0/24")).is_ok()
+        })
+        .await;
+    cluster.nothing_was_forbidden();
+}
+
+/// No number and no address twice.
+async fn nothing_is_double(cluster: &Cluster) {
+    let mut taken: BTreeMap<String, String> = BTreeMap::new();
+    let mut take = |what: String, object: &Value| {
+        let name = format!("{}/{}", object["kind"], object["metadata"]["name"]);
+        if let Some(other) = taken.insert(what.clone(), name.clone()) {
+            panic!("{name} and {other} both have {what}");
+        }
+    };
+    for vpc in cluster.list("Vpc").await.iter().filter(|vpc| !vpc["status"]["vpcID"].is_null()) {
+        take(format!("vpcID {}", vpc["status"]["vpcID"]), vpc);
+    }
+    for subnet in cluster.list("Subnet").await.iter().filter(|subnet| !subnet["status"]["vni"].is_null()) {
+        take(format!("vni {}", subnet["status"]["vni"]), subnet);
+    }
+    for nic in cluster.list("NetworkInterface").await.iter().filter(|nic| !nic["status"]["address"].is_null()) {
+        take(format!("address {} of {}", nic["status"]["address"], nic["spec"]["subnet"]), nic);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the programs of Kubernetes: make test-kubernetes"]
+async fn two_operators_of_which_one_is_paused_give_nothing_out_twice() {
+    use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
+    let cluster = Cluster::start(false).await;
+    let first = Operator::start(&cluster, port()).await;
+    ready(&cluster, &[&first], "Subnet", "default").await;
+    let second = Operator::start(&cluster, port()).await;
+    cluster.namespace("red", json!({}));
+    let rounds = if std::env::var_os("JUNEAU_LONG").is_some() { 10 } else { 2 };
+    let mut made = 0;
+    for round in 0..rounds {
+        let mut objects = Vec::new();
+        for n in 0..10 {
+            objects.push(object("Vpc", &format!("v{round}-{n}"), json!({})));
+            let spec = json!({"vpc": format!("v{round}-{n}"), "cidr": "10.0.1.0/24"});
+            objects.push(object("Subnet", &format!("s{round}-{n}"), spec));
+            objects.push(pod("red", &format!("p{round}-{n}"), "node-a", json!({SUBNET: format!("s{round}-{n}")})));
+            objects.push(pod("red", &format!("d{round}-{n}"), "node-b", json!({})));
+            made += 2;
+        }
+        // Whichever leads is stopped in the middle of it, and goes on when the other has long taken over.
+        let paused = if round % 2 == 0 { &first } else { &second };
+        let text = objects.join("\n---\n");
+        tokio::join!(async { tokio::task::block_in_place(|| cluster.apply(&text)) }, async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            paused.signal(SIGSTOP);
+        });
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        nothing_is_double(&cluster).await;
+        paused.signal(SIGCONT);
+        cluster
+            .until("every interface has its address", &[&first, &second], async |cluster| {
+                let nics = cluster.list("NetworkInterface").await;
+                nics.iter().filter(|nic| !nic["status"]["address"].is_null()).count() == made
+            })
+            .await;
+        nothing_is_double(&cluster).await;
+    }
+    cluster.nothing_was_forbidden();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the programs of Kubernetes: make test-kubernetes"]
+async fn a_token_of_one_node_moves_no_endpoint_of_another() {
+    let cluster = Cluster::start(false).await;
+    cluster.namespace("red", json!({}));
+    for node in ["node-a", "node-b"] {
+        let endpoint = json!({"apiVersion": "juneau.loutres.me/v1alpha1", "kind": "NetworkEndpoint",
+            "metadata": {"name": format!("{node}.eth0"), "namespace": "red"},
+            "spec": {"kind": "Pod", "nodeName": node, "subnet": "red-a", "address": "10.0.1.4/24",
+                     "macAddress": "02:00:00:00:00:01", "podRef": {"name": node, "interface": "eth0", "uid": "u"}}});
+        cluster.apply(&endpoint.to_string());
+    }
+    let token = async |node: Option<&str>| {
+        cluster.control_plane.service_account_kubeconfig("juneau-system", "juneau-agent", node).await.unwrap()
+    };
+    // By the request itself: kubectl reads before it writes, which an agent may not do one by one.
+    let patch = async |kubeconfig: &std::path::Path, endpoint: &str, change: Value| {
+        let client = support::client(kubeconfig).await;
+        let path = format!("/apis/juneau.loutres.me/v1alpha1/namespaces/red/networkendpoints/{endpoint}");
+        let request = http::Request::patch(path)
+            .header("content-type", "application/merge-patch+json")
+            .body(change.to_string().into_bytes())
+            .unwrap();
+        client.request::<Value>(request).await.map_err(|error| error.to_string())
+    };
+    let attachment = |ifindex: u32| json!({"spec": {"attachment": {"ifindex": ifindex, "containerID": "c"}}});
+    let (of_a, unbound) = (token(Some("node-a")).await, token(None).await);
+    // The policy is in force some moments after it was made.
+    cluster
+        .until("the policy is in force", &[], async |_| patch(&of_a, "node-b.eth0", attachment(7)).await.is_err())
+        .await;
+    patch(&of_a, "node-a.eth0", attachment(7)).await.unwrap();
+    assert_eq!(cluster.get("NetworkEndpoint", "node-a.eth0").await.unwrap()["spec"]["attachment"]["ifindex"], 7);
+    for (token, endpoint, change, says) in [
+        (&of_a, "node-b.eth0", attachment(8), "another node"),
+        (&of_a, "node-a.eth0", json!({"spec": {"nodeName": "node-b"}}), "another node"),
+        (&of_a, "node-a.eth0", json!({"spec": {"address": "10.0.1.5/24"}}), "spec.attachment"),
+        (&of_a, "node-a.eth0", json!({"spec": {"macAddress": "02:00:00:00:00:02"}}), "spec.attachment"),
+        (&of_a, "node-a.eth0", json!({"spec": {"subnet": "blue-a"}}), "spec.attachment"),
+        (&of_a, "node-a.eth0", json!({"spec": {"podRef": {"name": "x"}}}), "spec.attachment"),
+        (&of_a, "node-a.eth0", json!({"metadata": {"labels": {"a": "b"}}}), "metadata"),
+        (&of_a, "node-a.eth0", json!({"metadata": {"finalizers": ["a.b/c"]}}), "metadata"),
+        (&unbound, "node-a.eth0", attachment(9), "not bound to a node"),
+    ] {
+        let said = patch(token, endpoint, change.clone()).await.expect_err(&change.to_string());
+        assert!(said.contains(says), "{change}: {says:?} is not in {said}");
+    }
+    let kubeconfig = of_a.to_str().unwrap();
+    for (verb, what) in [("delete", "nwep/node-a.eth0"), ("delete", "pods/x"), ("get", "secrets")] {
+        let said = cluster.run(&["--kubeconfig", kubeconfig, verb, "-n", "red", what], "").unwrap_err();
+        assert!(said.contains("orbidden"), "{verb} {what}: {said}");
+    }
+}
