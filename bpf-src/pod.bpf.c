@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Hook POD: a Pod's host veth, ingress. Everything a Pod sends. */
+#include "lib/answer.h"
 #include "lib/icmp.h"
 #include "lib/arp.h"
 
@@ -238,13 +239,6 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 	return jn_commit(skb, JN_HOOK_POD, !transit);
 }
 
-/* Exits that a Pod is told about. */
-static __always_inline int jn_answerable(int reason)
-{
-	return reason == JN_NO_ROUTE || reason == JN_ROUTE_UNREACHABLE || reason == JN_NO_ENDPOINT ||
-	       reason == JN_TTL_EXCEEDED || reason == JN_FRAGMENTATION_NEEDED;
-}
-
 /* A miss, a fragment, a moved epoch: the flow's record as a whole. */
 SEC("tc")
 int jn_pod_decide(struct __sk_buff *skb)
@@ -277,7 +271,7 @@ int jn_pod_decide(struct __sk_buff *skb)
 		if (entry && context->found == JN_FOUND_CURRENT)
 			jn_flow_answered_apart(entry, &context->old);
 		reason = jn_pod_decided(skb, context, interface);
-		if (jn_answerable(reason)) {
+		if (jn_answerable(context, reason)) {
 			context->verdict.reason = reason;
 			bpf_tail_call(skb, &jn_tails, JN_TAIL_POD_REJECT);
 			reason = JN_MISSED_TAIL_CALL;
@@ -403,7 +397,7 @@ int jn_pod_arp(struct __sk_buff *skb)
 	return jn_into_pod(skb, skb->ifindex);
 }
 
-/* The reason lies in the verdict; an ICMP error leaves in the packet's stead if one may. */
+/* The reason lies in the verdict; an ICMP error or a reset leaves in the packet's stead if one may. */
 SEC("tc")
 int jn_pod_reject(struct __sk_buff *skb)
 {
@@ -415,8 +409,14 @@ int jn_pod_reject(struct __sk_buff *skb)
 		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
 	reason = context->verdict.reason;
 	interface = jn_interface(skb->ifindex);
-	if (!interface || !jn_icmp_allowed(context, interface) || !jn_icmp_answer(skb, context, interface, reason))
+	if (!interface || !jn_answer_allowed(skb, context, interface))
 		return jn_drop(skb, context, JN_HOOK_POD, reason);
+	if (jn_reset_answerable(reason)) {
+		if (!jn_reset_answer(skb, context, interface))
+			return jn_drop(skb, context, JN_HOOK_POD, reason);
+	} else if (!jn_icmp_answer(skb, context, interface, reason)) {
+		return jn_drop(skb, context, JN_HOOK_POD, reason);
+	}
 	jn_verdict(context, JN_HOOK_POD, JN_ACT_ANSWER, reason, 1, skb->ifindex, 0, 0);
 	jn_count(JN_HOOK_POD, reason, 1);
 	jn_event(skb, JN_EVENT_DROP, JN_HOOK_POD, reason, context->vpc, &context->packet.key.key);

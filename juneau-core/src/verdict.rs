@@ -150,7 +150,7 @@ pub struct Verdict {
     pub action: Action,
     /// Why.
     pub reason: Reason,
-    /// An answer (ARP, ICMP error) leaves in the packet's stead.
+    /// An answer (ARP, ICMP error, RST) leaves in the packet's stead.
     pub answered: bool,
     /// Target interface of [`Action::Peer`] and [`Action::Answer`]; 0 otherwise.
     pub ifindex: u32,

@@ -145,7 +145,7 @@ struct jn_vpc {
 	__u32 vpc;             /* 0 = free */
 	__u32 flow_limit;      /* connections, both states */
 	__u32 embryonic_limit; /* connections that were not answered yet */
-	__u32 icmp_limit;      /* ICMP errors per stamp unit (256 jiffies) */
+	__u32 icmp_limit;      /* answers by ICMP error and RST per stamp unit (256 jiffies) */
 };
 
 /* ---- state: written by programs ---- */

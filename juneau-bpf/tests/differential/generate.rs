@@ -178,6 +178,13 @@ fn damage(frame: &mut Vec<u8>, start: usize, random: &mut Random) {
     }
 }
 
+/// Acknowledges some byte, which a reset begins with.
+fn acknowledge(frame: &mut [u8], layer4: &Layer4, random: &mut Random) {
+    if let (Layer4::Tcp { .. }, Some(number)) = (layer4, frame.get_mut(42..46)) {
+        number.copy_from_slice(&(random.next() as u32).to_be_bytes());
+    }
+}
+
 fn destination(from: Pod, random: &mut Random) -> Ipv4Addr {
     if random.chance(72) {
         let all: Vec<Pod> = pods().into_iter().filter(|pod| pod.tenant == from.tenant).collect();
@@ -234,6 +241,7 @@ pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent]) -> (Input, Opt
     collide(&mut frame, seeds, random);
     carry(&mut frame, random);
     let mut bytes = frame.build();
+    acknowledge(&mut bytes, &l4, random);
     let to = pods().into_iter().find(|other| other.tenant == pod.tenant && other.address() == destination);
     let about = Sent { from: pod, to, inner: bytes.clone(), layer4: l4, source, destination };
     let gso_size = match (&about.layer4, to) {

@@ -108,7 +108,6 @@ fn expected() -> Vec<(Hook, Reason, bool)> {
             Reason::ArpSender,
             Reason::ArpIgnored,
             Reason::ArpUnknown,
-            Reason::PolicyEgress,
             Reason::Gateway,
         ],
     ));
@@ -118,6 +117,8 @@ fn expected() -> Vec<(Hook, Reason, bool)> {
         Reason::NoEndpoint,
         Reason::TtlExceeded,
         Reason::FragmentationNeeded,
+        Reason::PolicyEgress,
+        Reason::PolicyIngress,
     ];
     for reason in answered {
         exits.extend([(Pod, reason, true), (Pod, reason, false)]);

@@ -119,7 +119,7 @@ pub trait FlowTable: FlowRead {
     /// When the table cannot be written.
     fn answered(&mut self, key: &FlowKey) -> Result<(), Self::Error>;
 
-    /// Takes one ICMP error from the VPC's budget of this stamp; `false` when it is used up.
+    /// Takes one answer, an ICMP error or an RST, from the VPC's budget of this stamp; `false` when it is used up.
     ///
     /// # Errors
     /// When the table cannot be written.

@@ -122,7 +122,7 @@ constants! {
     TAIL_POD_FRAGMENT: u32 = 2;
     /// Policy, route, deliver, commit, emit of a Pod's packet.
     TAIL_POD_DECIDE: u32 = 3;
-    /// Answers with an ICMP error.
+    /// Answers with an ICMP error or an RST.
     TAIL_POD_REJECT: u32 = 4;
     /// ICMP errors and fragments in the overlay.
     TAIL_OVERLAY_OTHER: u32 = 5;

@@ -185,7 +185,7 @@ mirror! {
         flow_limit: u32,
         /// Connections that were not answered yet.
         embryonic_limit: u32,
-        /// ICMP errors in one unit of the stamp (256 jiffies).
+        /// Answers by ICMP error and RST in one unit of the stamp (256 jiffies).
         icmp_limit: u32,
     }
 

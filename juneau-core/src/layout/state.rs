@@ -12,7 +12,7 @@ mirror! {
         embryonic: i64,
         /// Stamp of the running ICMP budget.
         icmp_stamp: u32,
-        /// ICMP errors sent at that stamp.
+        /// Answers sent at that stamp.
         icmp_used: u32,
     }
 

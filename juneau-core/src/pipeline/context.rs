@@ -28,15 +28,23 @@ pub(super) enum Stop {
 
 /// Why no way was found for a packet; some of it is told to the sender.
 pub(super) enum Refusal {
-    /// The packet ends here; `mtu` of `FRAGMENTATION_NEEDED`.
-    Refused { reason: Reason, mtu: u16 },
+    /// The packet ends here; `mtu` of `FRAGMENTATION_NEEDED`. `settled`: it was not decided while a change went on.
+    Refused { reason: Reason, mtu: u16, settled: bool },
     /// A table failed.
     Fault(PathError),
 }
 
 impl Refusal {
     pub(super) const fn new(reason: Reason) -> Self {
-        Self::Refused { reason, mtu: 0 }
+        Self::Refused { reason, mtu: 0, settled: true }
+    }
+
+    /// The same of what was decided while a change went on, unless it was `settled`.
+    pub(super) fn while_settled(self, settled: bool) -> Self {
+        match self {
+            Self::Refused { reason, mtu, .. } => Self::Refused { reason, mtu, settled },
+            fault @ Self::Fault(_) => fault,
+        }
     }
 }
 

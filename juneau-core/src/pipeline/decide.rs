@@ -17,10 +17,14 @@ pub(super) struct Basis {
 impl Basis {
     /// Writes the basis into a record. What was decided while a change went on is never current.
     pub(super) fn put(&self, flow: &mut Flow) {
-        let odd = self.values.iter().any(|value| value & 1 != 0);
-        flow.epoch = self.epoch.wrapping_sub(u32::from(odd));
+        flow.epoch = self.epoch.wrapping_sub(u32::from(!self.is_settled()));
         flow.generation = self.slots;
         flow.value = self.values;
+    }
+
+    /// No change goes on of what was decided by.
+    pub(super) fn is_settled(&self) -> bool {
+        self.values.iter().all(|value| value & 1 == 0)
     }
 }
 

@@ -5,6 +5,7 @@ use super::decide::Original;
 use super::flow::fits_pod;
 use super::parse;
 use super::policy::{Question, Side};
+use super::reject::Answer;
 use super::route::Target;
 use super::{NodeState, Outcome, TableRead};
 use crate::flow::FlowTable;
@@ -41,7 +42,12 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             self.slow = true;
             match self.pod_decide(&interface, &parsed, &found) {
                 Ok(flow) => flow,
-                Err(Refusal::Refused { reason, mtu }) => return self.reject(&interface, &parsed, reason, mtu),
+                Err(Refusal::Refused { reason, mtu, settled }) => {
+                    return match Answer::to(&parsed, reason, mtu, settled) {
+                        Some(answer) => self.reject(&interface, &parsed, reason, answer),
+                        None => Err(Stop::Drop(reason)),
+                    };
+                }
                 Err(Refusal::Fault(error)) => return Err(Stop::Fault(error)),
             }
         };
@@ -130,12 +136,12 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         }
 
         let question = self.pod_question(interface, parsed, &original)?;
-        self.policy(&question)?;
+        self.policy(&question).map_err(|refusal| refusal.while_settled(basis.is_settled()))?;
         if flow.ttl_decrement != 0 && parsed.ttl <= flow.ttl_decrement {
             return Err(Refusal::new(Reason::TtlExceeded));
         }
         if parsed.size > usize::from(flow.mtu) && (parsed.dont_fragment || flow.kind == EGRESS_PEER) {
-            return Err(Refusal::Refused { reason: Reason::FragmentationNeeded, mtu: flow.mtu });
+            return Err(Refusal::Refused { reason: Reason::FragmentationNeeded, mtu: flow.mtu, settled: true });
         }
 
         match record {

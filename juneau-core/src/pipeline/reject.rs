@@ -1,11 +1,11 @@
-//! Answers: a Pod is told why its packet ends here, by ICMP.
+//! Answers: a Pod is told why its packet ends here, by ICMP, or that its TCP connection is gone, by RST.
 
 use super::context::{Parsed, Part, Run, Stop, fault};
 use super::{NodeState, Outcome, TableRead, parse};
-use crate::flow::FlowTable;
-use crate::layout::{Be16, Interface, QUOTE_L4_MAX};
+use crate::flow::{FlowTable, TCP_RST, TCP_SYN};
+use crate::layout::{Be16, Be32, Interface, QUOTE_L4_MAX};
 use crate::packet::{
-    Checksum, ETHERTYPE_IPV4, Ethernet, ICMP_TIME_EXCEEDED, ICMP_UNREACHABLE, IP_ICMP, Icmp, Ipv4, view,
+    Checksum, ETHERTYPE_IPV4, Ethernet, ICMP_TIME_EXCEEDED, ICMP_UNREACHABLE, IP_ICMP, IP_TCP, Icmp, Ipv4, Tcp, view,
 };
 use crate::verdict::Reason;
 use zerocopy::IntoBytes;
@@ -13,39 +13,63 @@ use zerocopy::IntoBytes;
 /// CS6 (RFC 2474): what routers say about the network.
 const NETWORK_CONTROL: u8 = 0xc0;
 
-/// Type and code of what a Pod is told; `None` for what it is not told.
-const fn told(reason: Reason) -> Option<(u8, u8)> {
-    match reason {
-        Reason::NoRoute => Some((ICMP_UNREACHABLE, 0)),
-        Reason::RouteUnreachable | Reason::NoEndpoint => Some((ICMP_UNREACHABLE, 1)),
-        Reason::FragmentationNeeded => Some((ICMP_UNREACHABLE, 4)),
-        Reason::TtlExceeded => Some((ICMP_TIME_EXCEEDED, 0)),
-        _ => None,
+/// What a Pod is told.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Answer {
+    /// An ICMP error about its packet.
+    Icmp { kind: u8, code: u8, mtu: u16 },
+    /// The end of its TCP connection.
+    Reset,
+}
+
+impl Answer {
+    /// The answer to a packet that is refused; `None` when the sender is not told.
+    pub(super) const fn to(parsed: &Parsed, reason: Reason, mtu: u16, settled: bool) -> Option<Self> {
+        let (kind, code) = match reason {
+            Reason::NoRoute => (ICMP_UNREACHABLE, 0),
+            Reason::RouteUnreachable | Reason::NoEndpoint => (ICMP_UNREACHABLE, 1),
+            Reason::FragmentationNeeded => (ICMP_UNREACHABLE, 4),
+            Reason::TtlExceeded => (ICMP_TIME_EXCEEDED, 0),
+            Reason::PolicyEgress | Reason::PolicyIngress => {
+                // A connection that is over is worth an answer, one that may not begin is not; and nothing ends a
+                // connection while it is not settled what is allowed.
+                let goes_on = parsed.protocol == IP_TCP && parsed.tcp_flags & (TCP_SYN | TCP_RST) == 0;
+                let whole = matches!(parsed.part, Part::Whole);
+                return if goes_on && whole && settled { Some(Self::Reset) } else { None };
+            }
+            _ => return None,
+        };
+        Some(Self::Icmp { kind, code, mtu })
     }
 }
 
 impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
-    /// Answers with an ICMP error, if one may leave (RFC 1812, 4.3.2.7), or drops.
+    /// Answers, if an answer may leave (RFC 1812, 4.3.2.7), or drops.
     pub(super) fn reject(
         &mut self,
         interface: &Interface,
         parsed: &Parsed,
         reason: Reason,
-        mtu: u16,
+        answer: Answer,
     ) -> Result<Outcome, Stop> {
         let drop = Stop::Drop(reason);
-        let Some((kind, code)) = told(reason) else { return Err(drop) };
-        if parsed.part == Part::Later {
+        let to_group = self.packet.frame.first().is_none_or(|first| first & 1 != 0);
+        if parsed.part == Part::Later || to_group {
             return Err(drop);
         }
         let limits = self.tables.vpc(interface.vpc_index).map_err(fault("VPC"))?.unwrap_or_default();
         let allowed = self.flows.take_icmp(interface.vpc_index, limits.icmp_limit, self.now);
-        if !allowed.map_err(fault("ICMP budget"))? {
+        if !allowed.map_err(fault("budget of answers"))? {
             return Err(drop);
         }
-        let icmp = Icmp { kind, code, sequence: Be16::new(mtu), ..Icmp::default() };
-        let frame = self.icmp_error(interface, parsed, icmp).ok_or(drop)?;
-        Ok(self.answer(reason, frame))
+        let frame = match answer {
+            Answer::Icmp { kind, code, mtu } => {
+                let icmp = Icmp { kind, code, sequence: Be16::new(mtu), ..Icmp::default() };
+                self.icmp_error(interface, parsed, icmp)
+            }
+            Answer::Reset => self.reset(interface, parsed),
+        };
+        Ok(self.answer(reason, frame.ok_or(drop)?))
     }
 
     fn icmp_error(&self, interface: &Interface, parsed: &Parsed, mut icmp: Icmp) -> Option<Vec<u8>> {
@@ -53,25 +77,45 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         let header = rest.get(..Ipv4::LENGTH)?;
         let l4 = parse::layer4(self.packet.frame, parsed);
         let l4 = l4.get(..l4.len().min(QUOTE_L4_MAX as usize))?;
-        let length = Ipv4::LENGTH + Icmp::LENGTH + header.len() + l4.len();
-        let ethernet = Ethernet {
-            destination: interface.mac,
-            source: interface.gateway_mac,
-            ethertype: Be16::new(ETHERTYPE_IPV4),
-        };
-        let mut ip = Ipv4 {
-            version_length: 0x45,
-            tos: NETWORK_CONTROL,
-            total_length: Be16::new(length as u16),
-            ttl: 64,
-            protocol: IP_ICMP,
-            source: interface.gateway,
-            destination: parsed.key.source,
-            ..Ipv4::default()
-        };
-        ip.set_checksum();
+        let ip = Ipv4 { tos: NETWORK_CONTROL, protocol: IP_ICMP, source: interface.gateway, ..Ipv4::default() };
         let sum = Checksum::new().with(icmp.as_bytes()).with(header).with(l4).finish();
         icmp.checksum = Be16::new(sum);
-        Some([ethernet.as_bytes(), ip.as_bytes(), icmp.as_bytes(), header, l4].concat())
+        Some(answer(interface, parsed, ip, &[icmp.as_bytes(), header, l4].concat()))
     }
+
+    /// In the receiver's name (RFC 9293, 3.5.2). Whatever is neither SYN nor RST has an ACK, and says by it where its
+    /// sender waits.
+    fn reset(&self, interface: &Interface, parsed: &Parsed) -> Option<Vec<u8>> {
+        let (segment, _) = view::<Tcp>(parse::layer4(self.packet.frame, parsed))?;
+        let mut tcp = Tcp {
+            source_port: parsed.key.destination_port,
+            destination_port: parsed.key.source_port,
+            sequence: segment.acknowledgement,
+            offset: 5 << 4,
+            flags: TCP_RST,
+            ..Tcp::default()
+        };
+        let source = parsed.key.destination;
+        let ip = Ipv4 { fragment: Be16::new(Ipv4::DF), protocol: IP_TCP, source, ..Ipv4::default() };
+        let pseudo = [Be16::new(u16::from(IP_TCP)), Be16::new(Tcp::LENGTH as u16)];
+        let ends: [Be32; 2] = [source, parsed.key.source];
+        let sum = Checksum::new().with(ends.as_bytes()).with(pseudo.as_bytes()).with(tcp.as_bytes()).finish();
+        tcp.checksum = Be16::new(sum);
+        Some(answer(interface, parsed, ip, tcp.as_bytes()))
+    }
+}
+
+/// A frame from the gateway's MAC address to the sender.
+fn answer(interface: &Interface, parsed: &Parsed, mut ip: Ipv4, content: &[u8]) -> Vec<u8> {
+    let ethernet = Ethernet {
+        destination: interface.mac,
+        source: interface.gateway_mac,
+        ethertype: Be16::new(ETHERTYPE_IPV4),
+    };
+    ip.version_length = 0x45;
+    ip.total_length = Be16::new((Ipv4::LENGTH + content.len()) as u16);
+    ip.ttl = 64;
+    ip.destination = parsed.key.source;
+    ip.set_checksum();
+    [ethernet.as_bytes(), ip.as_bytes(), content].concat()
 }

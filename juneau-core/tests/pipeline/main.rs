@@ -11,4 +11,5 @@ mod icmp;
 mod overlay;
 mod policy;
 mod properties;
+mod resets;
 mod routers;
