@@ -14,6 +14,7 @@ mod lab;
 mod load;
 mod overlay;
 mod packet;
+mod resets;
 mod routers;
 mod run;
 mod speed;

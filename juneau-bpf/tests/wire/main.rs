@@ -279,6 +279,44 @@ fn a_tunnel_inside_the_tunnel() {
     });
 }
 
+/// A rule that is taken away ends open connections, and both ends learn it at their next word instead of waiting for
+/// each other.
+#[test]
+fn a_refused_connection_is_reset_at_once() {
+    sandbox(|sandbox| {
+        let mut world = world(&sandbox);
+        for (from, to) in PAIRS {
+            world.closed_port = None;
+            world.program();
+            let (client_net, server_net) = (&world.pods[from].net, &world.pods[to].net);
+            let listener = server_net.enter(|| TcpListener::bind((world.pods[to].address, 0)).unwrap());
+            let target = listener.local_addr().unwrap();
+            let mut client = client_net.enter(|| TcpStream::connect_timeout(&target, PATIENCE)).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            for stream in [&client, &server] {
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            }
+            // The control.
+            client.write_all(b"1").unwrap();
+            server.read_exact(&mut [0]).unwrap();
+            server.write_all(b"2").unwrap();
+            client.read_exact(&mut [0]).unwrap();
+
+            world.closed_port = Some(target.port());
+            world.program();
+            let before = world.exits(Reason::PolicyEgress);
+            for stream in [&mut client, &mut server] {
+                let start = std::time::Instant::now();
+                stream.write_all(b"3").unwrap();
+                assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset, "{from} to {to}");
+                // A stack that is not told sends the same again and again, for many minutes.
+                assert!(start.elapsed() < PATIENCE / 2);
+            }
+            assert!(world.exits(Reason::PolicyEgress) > before);
+        }
+    });
+}
+
 fn errors_reach_the_sockets(world: &World) {
     // Nobody listens: the other Pod's stack says so.
     for (from, to) in PAIRS {

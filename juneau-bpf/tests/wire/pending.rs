@@ -115,3 +115,39 @@ fn an_answer_to_many_segments_is_one_whole_packet() {
         assert_eq!(more, 0);
     });
 }
+
+/// One reset in the peer's name, of the sender's connection, whole.
+#[track_caller]
+fn assert_reset(frames: &Frames, pod: &Pod, about: &[u8]) {
+    let from_peer = |frame: &Frame| frame.bytes.starts_with(&pod.mac) && frame.bytes[23] == 6;
+    let reset = std::iter::from_fn(|| frames.next()).find(from_peer).expect("a reset");
+    let bytes = &reset.bytes;
+    assert_eq!(bytes.len(), HEADERS + 20);
+    assert_eq!((&bytes[26..30], &bytes[30..34]), (&about[30..34], &about[26..30]));
+    assert_eq!(
+        (&bytes[HEADERS..][..2], &bytes[HEADERS + 2..][..2]),
+        (&about[HEADERS + 2..][..2], &about[HEADERS..][..2])
+    );
+    assert_eq!((&bytes[HEADERS + 4..][..4], bytes[HEADERS + 13]), (&about[HEADERS + 8..][..4], 4));
+    let pseudo = [&bytes[26..34], &[0, 6, 0, 20], &bytes[HEADERS..]].concat();
+    assert_eq!((checksum(&bytes[14..HEADERS]), checksum(&pseudo)), (0, 0), "{bytes:02x?}");
+    assert!(!reset.segments && reset.sum != Sum::Pending, "{:?}", reset.sum);
+}
+
+#[test]
+fn a_reset_to_many_segments_is_one_whole_packet() {
+    sandbox(|sandbox| {
+        let mut world = world(&sandbox);
+        world.closed_port = Some(80);
+        world.program();
+        let pod = &world.pods[0];
+        let frames = Frames::open(&pod.net, "eth0");
+        let sizes = [(60_000, Some(1400)), (3_000, Some(536)), (1_400, None), (1, None), (0, None)];
+        for (payload, segment) in sizes {
+            let (frame, offloads) = packet(pod, world.pods[1].address, 64, payload, true);
+            frames.send(&frame, Offloads { segment, ..offloads });
+            assert_reset(&frames, pod, &frame);
+        }
+        assert_eq!(world.exits(Reason::PolicyEgress), sizes.len() as u64);
+    });
+}

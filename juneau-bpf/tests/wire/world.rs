@@ -82,6 +82,8 @@ pub struct World {
     pub pods: Vec<Pod>,
     /// What the underlay carries, as the nodes believe.
     pub believed_mtu: u16,
+    /// A TCP port that nobody may reach.
+    pub closed_port: Option<u16>,
 }
 
 /// What the nodes are joined by.
@@ -114,7 +116,7 @@ pub fn world_over(sandbox: &Sandbox, underlay: Underlay) -> World {
         .iter()
         .enumerate()
         .map(|(index, (node, address))| pod(&nodes[*node], *node, index, Ipv4Addr::from(*address)));
-    let world = World { pods: pods.collect(), nodes, believed_mtu: UNDERLAY_MTU };
+    let world = World { pods: pods.collect(), nodes, believed_mtu: UNDERLAY_MTU, closed_port: None };
     world.program();
     for pod in &world.pods {
         let node = &world.nodes[pod.node];
@@ -196,6 +198,14 @@ impl World {
         for direction in [EGRESS, INGRESS] {
             let key = PolicyKey { identity: 1, policy: 2, peer: IDENTITY_ANY, direction, ..PolicyKey::default() };
             tables.policies.insert(key, Policy { action: POLICY_ALLOW, rule: 7 });
+        }
+        if let Some(port) = self.closed_port {
+            for direction in [EGRESS, INGRESS] {
+                let port = port.into();
+                let (identity, policy, peer) = (1, 2, IDENTITY_ANY);
+                let key = PolicyKey { identity, policy, peer, direction, protocol: 6, port };
+                tables.policies.insert(key, Policy { action: POLICY_DENY, rule: 8 });
+            }
         }
         let other = be32(VTEPS[1 - here]);
         tables.vteps.insert(other, Vtep { next_hop: other, mtu: self.believed_mtu, zero: 0 });

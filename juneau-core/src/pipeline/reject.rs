@@ -107,11 +107,8 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
 
 /// A frame from the gateway's MAC address to the sender.
 fn answer(interface: &Interface, parsed: &Parsed, mut ip: Ipv4, content: &[u8]) -> Vec<u8> {
-    let ethernet = Ethernet {
-        destination: interface.mac,
-        source: interface.gateway_mac,
-        ethertype: Be16::new(ETHERTYPE_IPV4),
-    };
+    let ethernet =
+        Ethernet { destination: interface.mac, source: interface.gateway_mac, ethertype: Be16::new(ETHERTYPE_IPV4) };
     ip.version_length = 0x45;
     ip.total_length = Be16::new((Ipv4::LENGTH + content.len()) as u16);
     ip.ttl = 64;

@@ -74,10 +74,10 @@ fn what_goes_on_without_a_flow_is_reset_and_counts_once() {
             assert_reset(&net_closed.raw(A, &sent), reason, A, &sent);
         }
         let node = &net_closed.0[0];
-        assert_eq!(node.counters.exits.iter().map(|(exit, count)| (*exit, *count)).collect::<Vec<_>>(), [(
-            (Hook::Pod, reason, true),
-            4
-        )]);
+        assert_eq!(
+            node.counters.exits.iter().map(|(exit, count)| (*exit, *count)).collect::<Vec<_>>(),
+            [((Hook::Pod, reason, true), 4)]
+        );
         assert_eq!((node.counters.packets(), node.flows.iter().count()), (4, 0));
     }
 }
