@@ -1,6 +1,6 @@
 //! The daemon: lock, sockets, loop.
 
-use crate::engine::{Engine, EngineError, Inputs};
+use crate::engine::{Engine, EngineError, Inputs, Source, SourceError};
 use crate::lock::{Lock, LockError};
 use crate::options::Options;
 use crate::server::SocketError;
@@ -20,6 +20,9 @@ pub enum AgentError {
     /// A socket cannot be served.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// Objects cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// The loop cannot begin.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -61,9 +64,10 @@ pub async fn run_until(options: Options, stop: impl Future<Output = ()>) -> Resu
     let (file_sender, file_changes) = mpsc::channel(1);
     let (network_sender, network_changes) = mpsc::channel(1);
     let paths = [options.socket.clone(), options.metrics_socket.clone()];
-    tracing::info!(node = %options.node, manifests = %options.manifests.display(), "starting");
+    let source = Source::open(&options, file_sender).await?;
+    tracing::info!(node = %options.node, objects = %source, "starting");
 
-    let engine = Engine::new(options, file_sender)?;
+    let engine = Engine::new(options, source)?;
     let tasks = [
         server::serve(socket, call_sender),
         metrics::serve(metrics_socket, scrape_sender),

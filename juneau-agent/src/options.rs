@@ -13,9 +13,12 @@ pub struct Options {
     /// This node's name, as in its Node object.
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     pub node: String,
-    /// Directory of manifests to read objects from; watched for changes.
-    #[arg(long, value_name = "DIR")]
-    pub manifests: PathBuf,
+    /// Where objects are read.
+    #[command(flatten)]
+    pub objects: Objects,
+    /// VPCs without spec.allowedNamespaces are open to no Namespace, as the operator has it when it is told the same.
+    #[arg(long)]
+    pub require_namespace_binding: bool,
     /// Unix socket for attaching Pods and for the debug client; root only.
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
     pub socket: PathBuf,
@@ -47,6 +50,21 @@ pub struct Options {
     /// Elements of a map that does not exist yet, as in `jn_routes=100000`; may be given several times.
     #[arg(long = "map-size", value_name = "MAP=ELEMENTS", value_parser = map_size)]
     pub map_sizes: Vec<(String, u32)>,
+}
+
+/// Where objects are read: one of three.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub struct Objects {
+    /// Directory of manifests to read objects from; watched for changes.
+    #[arg(long, value_name = "DIR", alias = "directory")]
+    pub manifests: Option<PathBuf>,
+    /// File that says where the API server is and who this agent is there.
+    #[arg(long, value_name = "PATH")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The API server of the cluster that this agent is a Pod of, by its service account.
+    #[arg(long)]
+    pub in_cluster: bool,
 }
 
 /// Names that `--map-size` takes.

@@ -491,3 +491,50 @@ fn nodes_with_one_address_or_none() {
             .any(|text| text.contains("Node/node-2 (cluster.yaml, document 2): has no InternalIP"))
     );
 }
+
+#[test]
+fn a_namespace_that_may_not_enter_a_vpc_has_no_endpoint_there() {
+    let closed = |selector: &str| {
+        Replace(
+            "  name: red\nspec: {}\n",
+            Box::leak(
+                format!("  name: red\nspec: {{allowedNamespaces: {{matchLabels: {{{selector}}}}}}}\n").into_boxed_str(),
+            ),
+        )
+    };
+    let open = edited(&[closed("kubernetes.io/metadata.name: red")]);
+    assert_eq!(open.texts(), [""; 0]);
+    assert_eq!(open.of(RED).interfaces.len(), 2);
+    let run = edited(&[closed("tenant: nobody")]);
+    let texts = run.texts();
+    assert_eq!(texts.len(), 4, "{texts:#?}");
+    for text in texts {
+        let wanted = "Namespace/red may not enter Vpc/red: its labels do not match spec.allowedNamespaces; label the Namespace";
+        assert!(text.starts_with("NetworkEndpoint/red/") && text.contains(wanted), "{text}");
+    }
+    assert!(run.of(RED).interfaces.is_empty() && run.of(RED).endpoints.is_empty());
+}
+
+#[test]
+fn of_other_nodes_a_node_needs_no_pods() {
+    use juneau_api::normalise::normalise;
+    use juneau_api::source::directory::Change;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    let mut directory = Directory::new();
+    let changes = example().into_iter().map(|(name, text)| (PathBuf::from(name), Change::Content(text.into_bytes())));
+    directory.update(changes.collect());
+    let whole = directory.snapshot().view;
+    let mut view = whole.clone();
+    for inside in view.workloads.values_mut() {
+        Arc::make_mut(inside).pods.retain(|_, item| item.object.node.as_deref() == Some("node-1"));
+    }
+    assert_eq!(normalise(&view, "node-1").1.len(), 4, "without knowing why they are missing");
+    view.pods_of = Some("node-1".into());
+    assert_eq!(normalise(&view, "node-1"), normalise(&whole, "node-1"));
+    // A Pod of its own that is missing is none.
+    Arc::make_mut(view.workloads.get_mut("red").unwrap()).pods.remove("a1");
+    let (model, problems) = normalise(&view, "node-1");
+    assert_eq!((model.endpoints.len(), problems.len()), (7, 1));
+    assert!(problems[0].message.contains("Pod/red/a1 does not exist on Node/node-1"), "{}", problems[0]);
+}

@@ -26,7 +26,9 @@ enum Edit {
 }
 
 /// Fields that matter, of any kind.
-const PLACES: [&str; 24] = [
+const PLACES: [&str; 26] = [
+    "/metadata/labels",
+    "/spec/allowedNamespaces",
     "/metadata/creationTimestamp",
     "/metadata/uid",
     "/spec/nodeName",
@@ -84,6 +86,8 @@ fn values() -> Vec<Value> {
         json!(201),
         json!(true),
         json!(["web"]),
+        json!({"tenant": "red"}),
+        json!({"matchLabels": {"tenant": "red"}}),
         json!([{"type": "InternalIP", "address": "192.168.77.12"}]),
         routes("a1.eth0"),
         routes("b2.eth0"),
@@ -122,6 +126,12 @@ fn edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
             .prop_map(|(document, other)| Edit::Copy(document, "/status/addresses", other)),
         1 => (prop::sample::select(vpcs.clone()), prop::sample::select(vpcs))
             .prop_map(|(document, other)| Edit::Copy(document, "/status/vpcID", other)),
+        2 => (prop::sample::select(of_kind("Vpc")), prop::bool::ANY).prop_map(|(document, closed)| {
+            let selector = if closed { json!({"matchLabels": {"tenant": "red"}}) } else { Value::Null };
+            Edit::Set(document, "/spec/allowedNamespaces", selector)
+        }),
+        2 => (prop::sample::select(of_kind("Namespace")), prop::sample::select(vec!["red", "blue"]))
+            .prop_map(|(document, tenant)| Edit::Set(document, "/metadata/labels", json!({"tenant": tenant}))),
         1 => (index.clone(), index.clone()).prop_map(|(document, other)| Edit::Double(document, other)),
         1 => index.prop_map(Edit::Single),
     ];

@@ -15,16 +15,16 @@ mod packet;
 mod pods;
 mod problems;
 mod sample;
+mod source;
 mod sync;
+mod writes;
 
 use crate::metrics::Sample;
 use crate::net::{NetError, Netlink};
 use crate::options::Options;
 use crate::protocol::{Failure, Method, Status, Underlay};
 use crate::server::Call;
-use files::Files;
 use juneau_api::normalise::Normaliser;
-use juneau_api::source::directory::DirectorySource;
 use juneau_bpf::failpoint::Failpoints;
 use juneau_bpf::{Dataplane, NodeConfig, Sweeper};
 use juneau_core::tables::Tables;
@@ -32,6 +32,8 @@ use node::Ways;
 use pods::Pods;
 use problems::Problems;
 use serde_json::Value;
+pub use source::SourceError;
+pub(crate) use source::Source;
 use std::future::Future;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -51,14 +53,6 @@ pub enum EngineError {
     /// Netlink cannot be used.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// The manifests cannot be watched.
-    #[error("watching {directory}: {source} (raise fs.inotify.max_user_instances)")]
-    Watch {
-        /// The directory.
-        directory: String,
-        /// What the kernel said.
-        source: notify::Error,
-    },
 }
 
 /// Where requests and hints come from.
@@ -75,8 +69,7 @@ pub(crate) struct Inputs {
 pub(crate) struct Engine {
     options: Options,
     netlink: Netlink,
-    source: DirectorySource,
-    files: Files,
+    source: Source,
     dataplane: Option<Dataplane>,
     /// What the programs in force were loaded with.
     config: Option<NodeConfig>,
@@ -120,20 +113,17 @@ struct Counts {
 }
 
 impl Engine {
-    pub(crate) fn new(options: Options, changes: mpsc::Sender<()>) -> Result<Self, EngineError> {
-        let files = Files::new(&options.manifests, changes)
-            .map_err(|source| EngineError::Watch { directory: options.manifests.display().to_string(), source })?;
+    pub(crate) fn new(options: Options, source: Source) -> Result<Self, EngineError> {
         Ok(Self {
             netlink: Netlink::open()?,
-            source: DirectorySource::new(&options.manifests),
-            files,
+            source,
             dataplane: None,
             config: None,
             sweeper: None,
             underlay: None,
             ways: Ways::default(),
             pods: Pods::default(),
-            objects: Normaliser::new(options.node.as_str()),
+            objects: Normaliser::new(options.node.as_str()).requiring_binding(options.require_namespace_binding),
             mirror: Tables::default(),
             adopted: None,
             read: false,

@@ -17,7 +17,7 @@ use std::time::Duration;
 impl Engine {
     /// Manifests may have changed, at `seen`.
     pub(super) async fn files_changed(&mut self, seen: Instant) {
-        self.files.renew_if_lost();
+        self.source.renew_if_lost();
         let before = self.own_address();
         let changed = self.read_objects();
         let unprepared = self.own_address() != before || self.dataplane.is_none();
@@ -54,7 +54,7 @@ impl Engine {
     /// Looks at everything, the kernel's tables among it.
     pub(super) async fn resync(&mut self) {
         let seen = Instant::now();
-        self.files.renew();
+        self.source.renew();
         self.read_objects();
         self.prepare_node(true).await;
         self.find_ways(true).await;
@@ -83,12 +83,7 @@ impl Engine {
                 self.problems.set(Finder::Directory, []);
                 changed
             }
-            Err(error) => {
-                let problem = Problem::new(
-                    format!("directory {}", self.options.manifests.display()),
-                    error.to_string(),
-                    "make it a directory that the agent may read; what was read before stays in force",
-                );
+            Err(problem) => {
                 self.problems.set(Finder::Directory, [problem]);
                 false
             }
@@ -142,6 +137,7 @@ impl Engine {
         self.find_ways(false).await;
         self.compile_and_write(seen);
         self.keep_neighbours().await;
+        self.tell_cluster();
         self.plan_retry();
     }
 

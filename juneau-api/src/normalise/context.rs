@@ -3,6 +3,7 @@
 
 use super::Wrong;
 use super::networks::Usable;
+use crate::kinds;
 use crate::view::{Item, Text, View};
 use juneau_core::id::{TableId, Vni, VpcId};
 use juneau_core::model::{Model, Problem};
@@ -22,6 +23,8 @@ pub(super) struct Networks<'v> {
     pub(super) subnets: BTreeMap<Text, Usable>,
     /// Usable Subnets by VPC.
     pub(super) subnets_of: BTreeMap<VpcId, Vec<Vni>>,
+    pub(super) closed: BTreeMap<VpcId, kinds::Vpc>,
+    pub(super) require_binding: bool,
 }
 
 /// What came of them.
@@ -31,12 +34,15 @@ pub(super) struct Context {
     pub(super) tables: BTreeMap<Text, (TableId, VpcId)>,
     /// Usable Subnets by name.
     pub(super) subnets: BTreeMap<Text, Usable>,
+    /// VPCs that not every Namespace may enter: their names and what they say about it.
+    pub(super) closed: BTreeMap<VpcId, kinds::Vpc>,
+    pub(super) require_binding: bool,
     pub(super) problems: Vec<Problem>,
 }
 
 impl Networks<'_> {
     /// A model with everything but endpoints and routes, and what belongs to it.
-    pub(super) fn normalise(view: &View, node: &str) -> (Model, Context) {
+    pub(super) fn normalise(view: &View, node: &str, require_binding: bool) -> (Model, Context) {
         let mut networks = Networks {
             view,
             model: Model::default(),
@@ -45,13 +51,15 @@ impl Networks<'_> {
             tables: BTreeMap::new(),
             subnets: BTreeMap::new(),
             subnets_of: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            require_binding,
         };
         networks.nodes(node);
         networks.vpcs();
         networks.tables();
         networks.subnets();
-        let Networks { model, problems, tables, subnets, .. } = networks;
-        (model, Context { tables, subnets, problems })
+        let Networks { model, problems, tables, subnets, closed, .. } = networks;
+        (model, Context { tables, subnets, closed, require_binding, problems })
     }
 
     pub(super) fn problem<T>(&mut self, object: String, item: &Item<T>, wrong: Wrong) {

@@ -3,7 +3,8 @@
 use super::context::Context;
 use super::networks::Usable;
 use super::{Wrong, by_age, missing, parse, problem, wrong};
-use crate::kinds::EndpointKind;
+use crate::access::namespace_may_enter;
+use crate::kinds::{self, EndpointKind};
 use crate::view::{self, Item, PodReference, View, Workloads};
 use core::net::IpAddr;
 use juneau_core::id::{IdError, Identity, MacAddr, Vni, VpcId};
@@ -35,6 +36,8 @@ struct Place<'a> {
     workloads: &'a Workloads,
     name: &'a str,
     item: &'a Item<view::NetworkEndpoint>,
+    /// Why its Namespace may not enter its VPC.
+    refused: Option<&'a Wrong>,
 }
 
 impl core::fmt::Display for Place<'_> {
@@ -52,12 +55,14 @@ impl<'a> Judge<'a> {
         namespaces: impl Iterator<Item = &'a str>,
     ) -> (BTreeMap<(VpcId, IpAddr), Endpoint>, Vec<Problem>) {
         let mut places = Vec::new();
-        for namespace in namespaces {
-            let Some(workloads) = self.view.workloads.get(namespace) else { continue };
+        let judged: Vec<_> = namespaces.map(|namespace| (namespace, self.refusal(owner, namespace))).collect();
+        for (namespace, refused) in &judged {
+            let Some(workloads) = self.view.workloads.get(*namespace) else { continue };
+            let refused = refused.as_ref();
             for (name, item) in &workloads.network_endpoints {
                 let programmed = !matches!(item.object.kind, EndpointKind::Node | EndpointKind::ServiceNAT);
                 if programmed && self::owner(self.context, &item.object) == owner {
-                    places.push(Place { namespace, workloads, name, item });
+                    places.push(Place { namespace, workloads, name, item, refused });
                 }
             }
         }
@@ -99,6 +104,20 @@ impl<'a> Judge<'a> {
         (endpoints, problems)
     }
 
+    /// Why a Namespace may not enter a VPC.
+    fn refusal(&self, owner: Owner, namespace: &str) -> Option<Wrong> {
+        let vpc = self.context.closed.get(&owner?)?;
+        let object = self.view.namespaces.get(namespace).map(|item| {
+            let labels = item.object.labels.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+            let mut object = kinds::Namespace::default();
+            object.metadata.labels = Some(labels.collect());
+            object
+        });
+        let refused = namespace_may_enter(vpc, namespace, object.as_ref(), self.context.require_binding).err()?;
+        let message = format!("Namespace/{} may not enter Vpc/{}: {}", refused.namespace, refused.vpc, refused.why);
+        Some(wrong(message, refused.why.remedy()))
+    }
+
     /// Whether its Subnet is closed, which is told there.
     fn is_closed(&self, item: &Item<view::NetworkEndpoint>) -> bool {
         let subnet = item.object.subnet.as_deref().unwrap_or_default();
@@ -113,6 +132,9 @@ impl<'a> Judge<'a> {
         let subnet_name = network(object)?;
         let subnet =
             *self.context.subnets.get(subnet_name).ok_or_else(|| missing("Subnet", subnet_name, &self.view.subnets))?;
+        if let Some(refused) = place.refused {
+            return Err(refused.clone());
+        }
         let address = endpoint_address(object.address.as_deref(), subnet_name, subnet)?;
         let mac = object.mac.as_deref().ok_or_else(|| wrong("has no MAC address", "set spec.macAddress"))?;
         let mac: MacAddr = mac.parse().map_err(|error: IdError| {
@@ -125,7 +147,7 @@ impl<'a> Judge<'a> {
             ));
         }
         let pod = object.pod.as_ref().ok_or_else(|| wrong("has no podRef", "set spec.podRef"))?;
-        check_pod(place, pod)?;
+        self.check_pod(place, pod)?;
         let interface = check_interface(place, pod, subnet_name, address)?;
         if !self.nodes.contains_key(&*object.node) {
             return Err(missing("Node", &object.node, &self.view.nodes));
@@ -143,33 +165,44 @@ impl<'a> Judge<'a> {
             origin: place.item.origin.to_string(),
         })
     }
-}
 
-fn check_pod(place: Place<'_>, wanted: &PodReference) -> Result<(), Wrong> {
-    let parts = place.name.strip_prefix(&*wanted.name).and_then(|rest| rest.strip_prefix('.'));
-    if parts != Some(&*wanted.interface) {
-        let derived = format!("{}.{}", wanted.name, wanted.interface);
-        return Err(wrong(
-            format!("is not named after its Pod and interface, {derived}"),
-            format!("name it {derived}, or correct spec.podRef"),
-        ));
+    fn check_pod(&self, place: Place<'_>, wanted: &PodReference) -> Result<(), Wrong> {
+        let parts = place.name.strip_prefix(&*wanted.name).and_then(|rest| rest.strip_prefix('.'));
+        if parts != Some(&*wanted.interface) {
+            let derived = format!("{}.{}", wanted.name, wanted.interface);
+            return Err(wrong(
+                format!("is not named after its Pod and interface, {derived}"),
+                format!("name it {derived}, or correct spec.podRef"),
+            ));
+        }
+        let object = || format!("Pod/{}/{}", place.namespace, wanted.name);
+        let Some(pod) = place.workloads.pods.get(&wanted.name) else {
+            return match &self.view.pods_of {
+                // Its own node judges it by its Pod.
+                Some(node) if *node != place.item.object.node => Ok(()),
+                Some(node) => Err(wrong(
+                    format!("{} does not exist on Node/{node}", object()),
+                    "remove the endpoint, or correct its node",
+                )),
+                None => Err(wrong(
+                    format!("{} does not exist", object()),
+                    format!("create {}, or remove the endpoint", object()),
+                )),
+            };
+        };
+        let pod = &pod.object;
+        if pod.host_network {
+            return Err(wrong(
+                format!("{} is in its node's own network", object()),
+                "remove the endpoint, or hostNetwork of the Pod",
+            ));
+        }
+        let pairs = [
+            ("uid", "podRef.uid", &*pod.uid, &*wanted.uid),
+            ("node", "nodeName", pod.node.as_deref().unwrap_or_default(), &*place.item.object.node),
+        ];
+        agree(object, pairs)
     }
-    let object = || format!("Pod/{}/{}", place.namespace, wanted.name);
-    let pod = place.workloads.pods.get(&wanted.name).ok_or_else(|| {
-        wrong(format!("{} does not exist", object()), format!("create {}, or remove the endpoint", object()))
-    })?;
-    let pod = &pod.object;
-    if pod.host_network {
-        return Err(wrong(
-            format!("{} is in its node's own network", object()),
-            "remove the endpoint, or hostNetwork of the Pod",
-        ));
-    }
-    let pairs = [
-        ("uid", "podRef.uid", &*pod.uid, &*wanted.uid),
-        ("node", "nodeName", pod.node.as_deref().unwrap_or_default(), &*place.item.object.node),
-    ];
-    agree(object, pairs)
 }
 
 fn check_interface<'a>(

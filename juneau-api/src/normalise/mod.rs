@@ -32,6 +32,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Normaliser {
     node: Text,
+    require_binding: bool,
     /// What the rest was made of; none before the first.
     view: Option<View>,
     context: Context,
@@ -57,6 +58,7 @@ impl Normaliser {
     pub fn new(node: impl Into<Text>) -> Self {
         Self {
             node: node.into(),
+            require_binding: false,
             view: None,
             context: Context::default(),
             model: Model::default(),
@@ -65,6 +67,13 @@ impl Normaliser {
             of_endpoints: BTreeMap::new(),
             of_routes: BTreeMap::new(),
         }
+    }
+
+    /// VPCs that do not say which Namespaces may enter are open to none, less the one that all untouched Pods are in.
+    #[must_use]
+    pub const fn requiring_binding(mut self, require: bool) -> Self {
+        self.require_binding = require;
+        self
     }
 
     /// The model of the latest view.
@@ -79,6 +88,13 @@ impl Normaliser {
         &self.problems
     }
 
+    /// The node that a NetworkEndpoint, `namespace/name`, says to be on, whether it can be used or not.
+    #[must_use]
+    pub fn node_of_endpoint(&self, endpoint: &str) -> Option<&str> {
+        let (namespace, name) = endpoint.split_once('/')?;
+        self.view.as_ref()?.network_endpoint(namespace, name).map(|item| &*item.object.node)
+    }
+
     /// Takes in what exists now. Whether anything may be other than before.
     pub fn update(&mut self, view: &View) -> bool {
         let before = self.view.replace(view.clone());
@@ -90,6 +106,9 @@ impl Normaliser {
         let empty = View::default();
         let old = (before.as_ref().unwrap_or(&empty), context_before.as_ref().unwrap_or(&self.context));
         stale.workloads(old, (view, &self.context));
+        // Their labels say which VPCs they may enter.
+        let labelled = stale::namespaces(old.0, view);
+        stale.owners.extend(labelled.into_iter().filter_map(|name| self.owners.get(name)).flatten().copied());
         if stale.is_nothing() {
             return false;
         }
@@ -111,7 +130,7 @@ impl Normaliser {
 
     /// Makes nodes, VPCs, tables and Subnets anew, and notes what rests on those that are others now. Yields what was.
     fn renew_context(&mut self, view: &View, before: Option<&View>, stale: &mut Stale) -> Context {
-        let (mut model, context) = Networks::normalise(view, &self.node);
+        let (mut model, context) = Networks::normalise(view, &self.node, self.require_binding);
         stale.compare((before, &self.context, &self.model), (view, &context, &model));
         model.endpoints = std::mem::take(&mut self.model.endpoints);
         for (name, (id, _)) in context.tables.iter().filter(|(name, _)| !stale.tables.contains(*name)) {

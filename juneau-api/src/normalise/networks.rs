@@ -2,6 +2,7 @@
 
 use super::context::Networks;
 use super::{Wrong, missing, oldest_first, parse, wrong};
+use crate::kinds::{self, VpcSpec};
 use crate::view::{self, Item, Text};
 use core::net::IpAddr;
 use ipnet::IpNet;
@@ -30,6 +31,11 @@ impl Networks<'_> {
             match self.vpc_id(name, item) {
                 Ok(id) => {
                     self.vpcs.insert(Text::clone(name), id);
+                    let allowed = &item.object.allowed_namespaces;
+                    if allowed.is_some() || self.require_binding {
+                        let spec = VpcSpec { allowed_namespaces: allowed.clone(), ..VpcSpec::default() };
+                        self.closed.insert(id, kinds::Vpc::new(name, spec));
+                    }
                     let vpc = Vpc { id, name: name.to_string(), origin: item.origin.to_string() };
                     self.model.vpcs.insert(id, vpc);
                 }

@@ -33,6 +33,9 @@ impl Stale {
 
     /// What the parts of the views tell.
     pub(super) fn by_parts(before: &View, view: &View) -> Self {
+        if before.pods_of != view.pods_of {
+            return Self::everything();
+        }
         let same = Arc::ptr_eq(&before.nodes, &view.nodes)
             && Arc::ptr_eq(&before.vpcs, &view.vpcs)
             && Arc::ptr_eq(&before.subnets, &view.subnets)
@@ -64,6 +67,9 @@ impl Stale {
         if self.subnets {
             self.owners.insert(None);
         }
+        let closed: BTreeSet<_> = context_before.closed.keys().chain(context.closed.keys()).collect();
+        let others = closed.into_iter().filter(|vpc| context_before.closed.get(vpc) != context.closed.get(vpc));
+        self.owners.extend(others.map(|vpc| Some(*vpc)));
         for (name, table) in &context.tables {
             let same = before.route_tables.get(name).zip(view.route_tables.get(name));
             if self.subnets
@@ -98,6 +104,14 @@ impl Stale {
             }
         }
     }
+}
+
+/// Namespaces that came, went, or have other labels.
+pub(super) fn namespaces<'v>(before: &'v View, view: &'v View) -> Vec<&'v str> {
+    if Arc::ptr_eq(&before.namespaces, &view.namespaces) {
+        return Vec::new();
+    }
+    changed(&before.namespaces, &view.namespaces).collect()
 }
 
 /// Names of endpoints that are judged by something that changed: themselves, their interface or their Pod.

@@ -2,5 +2,8 @@
 
 pub mod decode;
 pub mod directory;
+pub mod objects;
 pub mod planned;
 pub mod store;
+#[cfg(feature = "client")]
+pub mod watch;

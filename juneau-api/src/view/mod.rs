@@ -154,15 +154,19 @@ impl fmt::Display for Key {
 /// The place where an object was read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// The file's name.
+    /// The file's name, or what else it is.
     pub file: Text,
-    /// The document in it, counted from 1.
+    /// The document in it, counted from 1; 0 where there are no documents.
     pub document: u32,
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, document {}", self.file, self.document)
+        f.write_str(&self.file)?;
+        match self.document {
+            0 => Ok(()),
+            document => write!(f, ", document {document}"),
+        }
     }
 }
 
@@ -221,7 +225,7 @@ impl Workloads {
 ///
 /// A clone is cheap, since it shares every part; two views whose parts are the same allocation agree about them, which
 /// is how whoever follows a source finds what changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct View {
     /// By name.
     pub namespaces: Arc<Items<Namespace>>,
@@ -235,6 +239,8 @@ pub struct View {
     pub route_tables: Arc<Items<RouteTable>>,
     /// What has a namespace, by its name. None is empty.
     pub workloads: BTreeMap<Text, Arc<Workloads>>,
+    /// Only Pods of this node are known; of all nodes otherwise.
+    pub pods_of: Option<Text>,
 }
 
 /// A part of a view that changes as one.
@@ -277,6 +283,100 @@ impl View {
                 put(&mut self.inside(namespace).network_interfaces, name, object, origin)
             }
             Object::NetworkEndpoint(object) => put(&mut self.inside(namespace).network_endpoints, name, object, origin),
+        }
+    }
+
+    /// Puts an object in the place of the one that is there, if any.
+    pub(crate) fn replace(&mut self, namespace: &Text, name: &Text, object: &Object, origin: Origin) {
+        fn set<T>(map: &mut Items<T>, name: &Text, object: &Arc<T>, origin: Origin) {
+            map.insert(Arc::clone(name), Item { object: Arc::clone(object), origin });
+        }
+        match object {
+            Object::Namespace(object) => set(Arc::make_mut(&mut self.namespaces), name, object, origin),
+            Object::Node(object) => set(Arc::make_mut(&mut self.nodes), name, object, origin),
+            Object::Vpc(object) => set(Arc::make_mut(&mut self.vpcs), name, object, origin),
+            Object::Subnet(object) => set(Arc::make_mut(&mut self.subnets), name, object, origin),
+            Object::RouteTable(object) => set(Arc::make_mut(&mut self.route_tables), name, object, origin),
+            Object::Pod(object) => set(&mut self.inside(namespace).pods, name, object, origin),
+            Object::NetworkInterface(object) => {
+                set(&mut self.inside(namespace).network_interfaces, name, object, origin);
+            }
+            Object::NetworkEndpoint(object) => {
+                set(&mut self.inside(namespace).network_endpoints, name, object, origin);
+            }
+        }
+    }
+
+    /// Takes an object away.
+    pub(crate) fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
+        if self.get(kind, namespace, name).is_none() {
+            return;
+        }
+        match kind {
+            Kind::Namespace => drop(Arc::make_mut(&mut self.namespaces).remove(name)),
+            Kind::Node => drop(Arc::make_mut(&mut self.nodes).remove(name)),
+            Kind::Vpc => drop(Arc::make_mut(&mut self.vpcs).remove(name)),
+            Kind::Subnet => drop(Arc::make_mut(&mut self.subnets).remove(name)),
+            Kind::RouteTable => drop(Arc::make_mut(&mut self.route_tables).remove(name)),
+            Kind::Pod | Kind::NetworkInterface | Kind::NetworkEndpoint => {
+                let Some(inside) = self.workloads.get_mut(namespace) else { return };
+                let inside = Arc::make_mut(inside);
+                match kind {
+                    Kind::Pod => drop(inside.pods.remove(name)),
+                    Kind::NetworkInterface => drop(inside.network_interfaces.remove(name)),
+                    _ => drop(inside.network_endpoints.remove(name)),
+                }
+                if inside.is_empty() {
+                    self.workloads.remove(namespace);
+                }
+            }
+        }
+    }
+
+    /// An object of any kind.
+    #[must_use]
+    pub fn get(&self, kind: Kind, namespace: &str, name: &str) -> Option<Object> {
+        let inside = || self.workloads.get(namespace);
+        Some(match kind {
+            Kind::Namespace => Object::Namespace(Arc::clone(&self.namespaces.get(name)?.object)),
+            Kind::Node => Object::Node(Arc::clone(&self.nodes.get(name)?.object)),
+            Kind::Vpc => Object::Vpc(Arc::clone(&self.vpcs.get(name)?.object)),
+            Kind::Subnet => Object::Subnet(Arc::clone(&self.subnets.get(name)?.object)),
+            Kind::RouteTable => Object::RouteTable(Arc::clone(&self.route_tables.get(name)?.object)),
+            Kind::Pod => Object::Pod(Arc::clone(&inside()?.pods.get(name)?.object)),
+            Kind::NetworkInterface => {
+                Object::NetworkInterface(Arc::clone(&inside()?.network_interfaces.get(name)?.object))
+            }
+            Kind::NetworkEndpoint => {
+                Object::NetworkEndpoint(Arc::clone(&inside()?.network_endpoints.get(name)?.object))
+            }
+        })
+    }
+
+    /// Namespaces and names of all objects of a kind.
+    pub(crate) fn names(&self, kind: Kind) -> Vec<(Text, Text)> {
+        fn plain<T>(items: &Items<T>) -> Vec<(Text, Text)> {
+            items.keys().map(|name| (Text::default(), Arc::clone(name))).collect()
+        }
+        fn inside<'v, T: 'v>(
+            view: &'v View,
+            items: impl Fn(&'v Workloads) -> &'v Items<T>,
+        ) -> Vec<(Text, Text)> {
+            let all = view.workloads.iter();
+            all.flat_map(|(namespace, inside)| {
+                items(inside).keys().map(|name| (Arc::clone(namespace), Arc::clone(name)))
+            })
+            .collect()
+        }
+        match kind {
+            Kind::Namespace => plain(&self.namespaces),
+            Kind::Node => plain(&self.nodes),
+            Kind::Vpc => plain(&self.vpcs),
+            Kind::Subnet => plain(&self.subnets),
+            Kind::RouteTable => plain(&self.route_tables),
+            Kind::Pod => inside(self, |inside| &inside.pods),
+            Kind::NetworkInterface => inside(self, |inside| &inside.network_interfaces),
+            Kind::NetworkEndpoint => inside(self, |inside| &inside.network_endpoints),
         }
     }
 

@@ -5,6 +5,7 @@
 
 use super::{Text, Texts, Time};
 use crate::kinds::{self, EndpointKind};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -36,12 +37,14 @@ pub struct Pod {
 }
 
 /// What is read of a Vpc.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Vpc {
     /// Its number.
     pub id: Option<u32>,
     /// The table of Subnets that name none.
     pub main_route_table: Option<Text>,
+    /// Namespaces that may enter, by their labels; absent: all.
+    pub allowed_namespaces: Option<LabelSelector>,
     /// When it was made.
     pub created: Option<Time>,
 }
@@ -161,6 +164,7 @@ impl From<kinds::Vpc> for Vpc {
         Self {
             id: status.vpc_id,
             main_route_table: some(status.main_route_table),
+            allowed_namespaces: object.spec.allowed_namespaces,
             created: object.metadata.creation_timestamp,
         }
     }
@@ -235,7 +239,7 @@ fn some(text: Option<String>) -> Option<Text> {
 }
 
 /// An object of any kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Object {
     /// v1 Namespace.

@@ -1,0 +1,218 @@
+//! An API server as a source: every kind is listed and watched, for ever.
+//!
+//! A watch ends only with its source. What does not decode is a problem of that object alone. A connection that breaks
+//! is taken up where it was; a version that the server has forgotten (410 Gone) means a new list. After an error nothing
+//! is asked for a while that grows and is never the same, so that the agents of a cluster do not come back all at once.
+//! Lists are streamed where the server does so (`sendInitialEvents`, Kubernetes 1.32), else taken from its cache.
+//!
+//! Objects are decoded straight into what is held of them; nothing else of them is ever in memory twice.
+
+mod slim;
+
+use super::directory::Snapshot;
+use super::objects::Objects;
+use crate::kinds;
+use crate::view::{Kind, Text};
+use futures::StreamExt as _;
+use kube::core::DeserializeGuard;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Config, Event, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use slim::{Lean, Slim};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+/// Longer than any pause after an error: a watch without an error for so long works.
+const WELL_AGAIN: Duration = Duration::from_secs(90);
+/// What objects of an API server say about where they were read.
+const ORIGIN: &str = "API server";
+
+/// Who is told that there may be something new.
+type Changed = Arc<dyn Fn() + Send + Sync>;
+
+/// Watches everything that a node needs.
+#[derive(Debug)]
+pub struct WatchSource {
+    objects: Arc<Mutex<Objects>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl WatchSource {
+    /// Begins to watch, in the runtime that this is called in: all kinds, and of Pods those of the node `node`.
+    /// `changed` is called after every change; it must not block.
+    #[must_use]
+    pub fn start(client: &Client, node: &str, changed: impl Fn() + Send + Sync + 'static) -> Self {
+        let node: Text = node.into();
+        let objects = Arc::new(Mutex::new(Objects::new(Kind::ALL, Some(Arc::clone(&node)), ORIGIN)));
+        let starter = Starter { client, objects: &objects, changed: Arc::new(changed) };
+        let all = Config::default();
+        let of_node = all.clone().fields(&format!("spec.nodeName={node}"));
+        let tasks = vec![
+            starter.follow::<kinds::Namespace>(&all),
+            starter.follow::<kinds::Node>(&all),
+            starter.follow::<kinds::Pod>(&of_node),
+            starter.follow::<kinds::Vpc>(&all),
+            starter.follow::<kinds::Subnet>(&all),
+            starter.follow::<kinds::RouteTable>(&all),
+            starter.follow::<kinds::NetworkInterface>(&all),
+            starter.follow::<kinds::NetworkEndpoint>(&all),
+        ];
+        Self { objects, tasks }
+    }
+
+    /// What exists now, and what is wrong.
+    #[must_use]
+    pub fn read(&self) -> Snapshot {
+        lock(&self.objects).snapshot()
+    }
+}
+
+impl Drop for WatchSource {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+struct Starter<'a> {
+    client: &'a Client,
+    objects: &'a Arc<Mutex<Objects>>,
+    changed: Changed,
+}
+
+impl Starter<'_> {
+    fn follow<K: Lean>(&self, config: &Config) -> JoinHandle<()> {
+        let follower = Follower { objects: Arc::clone(self.objects), changed: Arc::clone(&self.changed) };
+        tokio::spawn(follower.follow(Api::<Guarded<K>>::all(self.client.clone()), config.clone()))
+    }
+}
+
+type Guarded<K> = DeserializeGuard<Slim<K>>;
+
+/// One kind.
+struct Follower {
+    objects: Arc<Mutex<Objects>>,
+    changed: Changed,
+}
+
+impl Follower {
+    async fn follow<K: Lean>(self, api: Api<Guarded<K>>, config: Config) {
+        let mut streams_lists = true;
+        let mut failed: Option<Instant> = None;
+        loop {
+            let config = if streams_lists { config.clone().streaming_lists() } else { config.clone().any_semantic() };
+            let mut events = std::pin::pin!(watcher(api.clone(), config).default_backoff());
+            loop {
+                let since = failed;
+                let well_again = async move {
+                    match since {
+                        Some(since) => sleep_until(since + WELL_AGAIN).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    event = events.next() => match event {
+                        Some(Ok(event)) => {
+                            self.take::<K>(event);
+                            if failed.take().is_some() {
+                                self.fail::<K>(None);
+                            }
+                        }
+                        Some(Err(error)) if streams_lists && refuses_streams(&error) => {
+                            tracing::debug!(kind = %K::KIND, %error, "the server does not stream lists");
+                            streams_lists = false;
+                            break;
+                        }
+                        Some(Err(error)) => {
+                            tracing::debug!(kind = %K::KIND, %error, "watch");
+                            failed = Some(Instant::now());
+                            // A version that is too old is the daily life of a watch.
+                            if !is_gone(&error) {
+                                self.fail::<K>(Some(explain(K::KIND, &error)));
+                            }
+                        }
+                        None => break,
+                    },
+                    () = well_again => {
+                        failed = None;
+                        self.fail::<K>(None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take<K: Lean>(&self, event: Event<Guarded<K>>) {
+        {
+            let mut objects = lock(&self.objects);
+            match event {
+                Event::Init => objects.begin(K::KIND),
+                Event::InitApply(object) | Event::Apply(object) => {
+                    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+                    let decoded = object.0.map(Slim::into_object).map_err(|invalid| one_line(&invalid.error));
+                    objects.apply(K::KIND, &namespace, &name, decoded);
+                }
+                Event::Delete(object) => {
+                    objects.delete(K::KIND, &object.namespace().unwrap_or_default(), &object.name_any());
+                }
+                Event::InitDone => objects.end(K::KIND),
+            }
+        }
+        (self.changed)();
+    }
+
+    fn fail<K: Lean>(&self, failure: Option<(String, String)>) {
+        lock(&self.objects).set_failure(K::KIND, failure);
+        (self.changed)();
+    }
+}
+
+/// Nothing of what is done under the lock can leave it half done.
+fn lock(objects: &Mutex<Objects>) -> MutexGuard<'_, Objects> {
+    objects.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The server knows no `sendInitialEvents`, or does not allow it (400 and 422).
+fn refuses_streams(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
+}
+
+fn is_gone(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchError(status) => status.code == 410,
+        watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::InitialListFailed(kube::Error::Api(status)) => status.code == 410,
+        _ => false,
+    }
+}
+
+/// What is wrong with a watch, and what to do.
+fn explain(kind: Kind, error: &watcher::Error) -> (String, String) {
+    let status = match error {
+        watcher::Error::WatchError(status) => Some(status),
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status),
+        _ => None,
+    };
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    let remedy = match status.map(|status| status.code) {
+        Some(401 | 403) => format!("let the agent's account list and watch {kind} objects"),
+        Some(404) => "apply the CRDs of this release".to_owned(),
+        _ => "see that the API server can be reached from this node; what was read stays in force".to_owned(),
+    };
+    (one_line(&text), remedy)
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;
