@@ -8,7 +8,7 @@ use crate::protocol::Attachment;
 use juneau_core::compile::{NodeContext, compile};
 use juneau_core::id::{VpcId, VpcIndex};
 use juneau_core::layout::{EndpointKey, MacKey};
-use juneau_core::model::{Attachments, Problem};
+use juneau_core::model::Attachments;
 use juneau_core::tables::{Diff, Tables, TablesMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
