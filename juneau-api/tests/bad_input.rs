@@ -509,7 +509,8 @@ fn a_namespace_that_may_not_enter_a_vpc_has_no_endpoint_there() {
     let texts = run.texts();
     assert_eq!(texts.len(), 4, "{texts:#?}");
     for text in texts {
-        let wanted = "Namespace/red may not enter Vpc/red: its labels do not match spec.allowedNamespaces; label the Namespace";
+        let wanted =
+            "Namespace/red may not enter Vpc/red: its labels do not match spec.allowedNamespaces; label the Namespace";
         assert!(text.starts_with("NetworkEndpoint/red/") && text.contains(wanted), "{text}");
     }
     assert!(run.of(RED).interfaces.is_empty() && run.of(RED).endpoints.is_empty());

@@ -4,8 +4,8 @@
 //! told, and tries again what failed.
 
 use super::Engine;
-use k8s_openapi::api::core::v1::ObjectReference;
 use juneau_api::kinds::{self, Attachment, NetworkEndpoint};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Api, Client};
@@ -20,6 +20,9 @@ use tokio::time::sleep;
 const MANAGER: &str = "juneau-agent";
 /// First and longest pause after a write that failed.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// So many different things are remembered as said.
+const RECORDERS: usize = 256;
 
 /// What is to be told, by `namespace/name` of endpoints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,8 +45,8 @@ impl Writer {
     pub(super) fn start(client: Client, node: String) -> Self {
         let (wanted, receiver) = watch::channel(Wanted::default());
         let reporter = Reporter { controller: MANAGER.to_owned(), instance: Some(node) };
-        let recorder = Recorder::new(client.clone(), reporter);
-        let teller = Teller { client, recorder, attached: BTreeMap::new(), refused: BTreeMap::new() };
+        let (recorders, attached, refused) = Default::default();
+        let teller = Teller { client, reporter, recorders, attached, refused };
         Self { wanted, task: tokio::spawn(teller.run(receiver)) }
     }
 
@@ -92,7 +95,9 @@ impl Engine {
 /// The task.
 struct Teller {
     client: Client,
-    recorder: Recorder,
+    reporter: Reporter,
+    /// By what an Event says. A recorder takes Events that differ in that alone for one, and counts the later ones.
+    recorders: BTreeMap<String, Recorder>,
     /// What the server took.
     attached: BTreeMap<String, Attachment>,
     /// Which Events it took.
@@ -154,7 +159,8 @@ impl Teller {
             "metadata": { "namespace": namespace, "name": name },
             "spec": spec,
         });
-        let patched = self.api(namespace).patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await;
+        let patched =
+            self.api(namespace).patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await;
         match (patched, attachment) {
             (Ok(_), Some(attachment)) => {
                 self.attached.insert(endpoint.to_owned(), attachment.clone());
@@ -179,6 +185,14 @@ impl Teller {
     /// Says by an Event why an endpoint is refused, once for each reason.
     async fn refuse(&mut self, endpoint: &str, why: &str) -> bool {
         let Some((namespace, name)) = endpoint.split_once('/') else { return true };
+        if self.recorders.len() >= RECORDERS {
+            self.recorders.clear();
+        }
+        let recorder = self
+            .recorders
+            .entry(why.to_owned())
+            .or_insert_with(|| Recorder::new(self.client.clone(), self.reporter.clone()))
+            .clone();
         let told = async {
             let Some(found) = self.api(namespace).get_metadata_opt(name).await? else { return Ok(()) };
             let reference = ObjectReference {
@@ -196,7 +210,7 @@ impl Teller {
                 action: "Program".to_owned(),
                 secondary: None,
             };
-            self.recorder.publish(&event, &reference).await
+            recorder.publish(&event, &reference).await
         };
         match told.await {
             Ok(()) => {

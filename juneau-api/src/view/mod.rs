@@ -358,10 +358,7 @@ impl View {
         fn plain<T>(items: &Items<T>) -> Vec<(Text, Text)> {
             items.keys().map(|name| (Text::default(), Arc::clone(name))).collect()
         }
-        fn inside<'v, T: 'v>(
-            view: &'v View,
-            items: impl Fn(&'v Workloads) -> &'v Items<T>,
-        ) -> Vec<(Text, Text)> {
+        fn inside<'v, T: 'v>(view: &'v View, items: impl Fn(&'v Workloads) -> &'v Items<T>) -> Vec<(Text, Text)> {
             let all = view.workloads.iter();
             all.flat_map(|(namespace, inside)| {
                 items(inside).keys().map(|name| (Arc::clone(namespace), Arc::clone(name)))

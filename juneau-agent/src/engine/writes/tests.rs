@@ -10,7 +10,9 @@ use tokio::sync::mpsc;
 type Seen = (Method, String, Value);
 
 /// A server that answers by status code, and the writer that talks to it.
-fn start(answer: impl FnMut(&Method, &str) -> (u16, Value) + Send + 'static) -> (Writer, mpsc::UnboundedReceiver<Seen>) {
+fn start(
+    answer: impl FnMut(&Method, &str) -> (u16, Value) + Send + 'static,
+) -> (Writer, mpsc::UnboundedReceiver<Seen>) {
     let (sender, requests) = mpsc::unbounded_channel();
     let answer = Arc::new(Mutex::new(answer));
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -22,7 +24,9 @@ fn start(answer: impl FnMut(&Method, &str) -> (u16, Value) + Send + 'static) -> 
             let (code, value) = (answer.lock().unwrap())(&head.method, &path);
             // Whoever is aborted hears nothing.
             let _ = sender.send((head.method, path, serde_json::from_slice(&body).unwrap_or_default()));
-            Ok::<_, kube::Error>(Response::builder().status(code).body(Body::from(value.to_string().into_bytes())).unwrap())
+            Ok::<_, kube::Error>(
+                Response::builder().status(code).body(Body::from(value.to_string().into_bytes())).unwrap(),
+            )
         }
     });
     (Writer::start(Client::new(service, "default"), "node-1".to_owned()), requests)
@@ -76,7 +80,10 @@ async fn an_attachment_is_applied_until_the_server_takes_it_and_taken_away() {
 async fn an_endpoint_that_is_refused_gets_one_event_for_each_reason() {
     let (writer, mut requests) = start(|method, path| match (method, path.contains("/events")) {
         (&Method::GET, false) => (200, endpoint()),
-        (_, true) => (201, json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "red"}, "eventTime": null})),
+        (_, true) => (
+            201,
+            json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "red"}, "eventTime": null}),
+        ),
         _ => failure(500),
     });
     let refuse = |why: &str| {
@@ -93,7 +100,8 @@ async fn an_endpoint_that_is_refused_gets_one_event_for_each_reason() {
     refuse("its Pod is another; mend it");
     refuse("it is late; hurry");
     requests.recv().await.unwrap();
-    assert_eq!(requests.recv().await.unwrap().2["note"], "it is late; hurry");
+    let (method, _, event) = requests.recv().await.unwrap();
+    assert_eq!((method, &event["note"]), (Method::POST, &json!("it is late; hurry")));
     // Once.
     let more = tokio::time::timeout(Duration::from_secs(3600), requests.recv()).await;
     assert!(more.is_err(), "{more:?}");

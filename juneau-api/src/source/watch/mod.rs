@@ -47,7 +47,8 @@ impl WatchSource {
         let node: Text = node.into();
         let objects = Arc::new(Mutex::new(Objects::new(Kind::ALL, Some(Arc::clone(&node)), ORIGIN)));
         let starter = Starter { client, objects: &objects, changed: Arc::new(changed) };
-        let all = Config::default();
+        // A list that is cut into pages is not taken from the server's cache.
+        let all = Config { page_size: None, ..Config::default() };
         let of_node = all.clone().fields(&format!("spec.nodeName={node}"));
         let tasks = vec![
             starter.follow::<kinds::Namespace>(&all),

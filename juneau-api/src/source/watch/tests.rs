@@ -65,9 +65,9 @@ impl Run {
             });
             async move {
                 match answer.flatten() {
-                    Some((code, body)) => {
-                        Ok::<_, kube::Error>(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap())
-                    }
+                    Some((code, body)) => Ok::<_, kube::Error>(
+                        Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap(),
+                    ),
                     None => std::future::pending().await,
                 }
             }
@@ -174,11 +174,8 @@ async fn an_object_that_does_not_decode_stops_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_a_problem_until_it_is_over() {
-    let run = Run::start([
-        refusal(403, "Forbidden"),
-        refusal(422, "Invalid"),
-        list(5, &[node("a", 3, at("192.0.2.1"))]),
-    ]);
+    let run =
+        Run::start([refusal(403, "Forbidden"), refusal(422, "Invalid"), list(5, &[node("a", 3, at("192.0.2.1"))])]);
     let snapshot = run.wait(&[], &["watch of Node"]).await;
     assert_eq!(snapshot.problems[0].remedy, "let the agent's account list and watch Node objects");
     run.wait(&[("a", "192.0.2.1")], &[]).await;
