@@ -24,7 +24,7 @@ enum Command {
     ///
     /// It runs in the node's network, mount and cgroup namespaces, as root, and stays in the foreground. SIGTERM and
     /// SIGINT end it; what it programmed goes on forwarding, and the next start takes it over.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// What the agent is and does: readiness, underlay, attached Pods, problems with their remedies.
     Status(ClientArgs),
     /// Why packets were not delivered, with counters; docs/drop-reasons.md has a section for each reason.
@@ -114,7 +114,7 @@ struct ExplainArgs {
 #[must_use]
 pub fn main(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
-        Command::Run(args) => run(args),
+        Command::Run(args) => run(*args),
         other => debug::run(other),
     };
     match outcome {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 
 /// Watches a directory by inotify. Events are hints: a lost one is found by the next comparison.
-pub(super) struct Files {
+pub(crate) struct Files {
     path: PathBuf,
     watcher: RecommendedWatcher,
     watching: bool,

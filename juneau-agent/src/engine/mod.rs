@@ -33,7 +33,7 @@ use pods::Pods;
 use problems::Problems;
 use serde_json::Value;
 pub(crate) use source::Source;
-pub use source::SourceError;
+pub(crate) use source::SourceError;
 use std::future::Future;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};

@@ -46,7 +46,7 @@ pub(crate) enum Source {
     /// A directory.
     Directory {
         /// Its objects.
-        source: DirectorySource,
+        source: Box<DirectorySource>,
         /// Tells when they change.
         files: Files,
     },
@@ -75,7 +75,7 @@ impl Source {
             Objects { manifests: Some(directory), .. } => {
                 let files = Files::new(directory, changes)
                     .map_err(|source| SourceError::Watch { directory: directory.clone(), source })?;
-                return Ok(Self::Directory { source: DirectorySource::new(directory), files });
+                return Ok(Self::Directory { source: Box::new(DirectorySource::new(directory)), files });
             }
             Objects { kubeconfig: Some(path), .. } => {
                 let failed = |source| SourceError::Kubeconfig { path: path.clone(), source };
