@@ -234,9 +234,10 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 
 	if (flow->kind == JN_EGRESS_ENCAP)
 		flow->outer_port = jn_outer_port(&packet->key);
-	if (!transit && !jn_found_kept(context))
-		jn_pod_reverse(skb, context, interface, &other, connected);
-	return jn_commit(skb, JN_HOOK_POD, !transit);
+	if (transit || (jn_found_kept(context) && context->old.flags & (JN_FLOW_REPLY | JN_FLOW_SINGLE)))
+		return jn_commit(skb, JN_HOOK_POD, 0);
+	jn_pod_reverse(skb, context, interface, &other, connected);
+	return jn_commit(skb, JN_HOOK_POD, 1);
 }
 
 /* A miss, a fragment, a moved epoch: the flow's record as a whole. */

@@ -74,14 +74,19 @@ static __always_inline __u32 jn_birth(void)
 	return bpf_get_prandom_u32();
 }
 
-/* Who holds context->reverse_key. */
+/* Who holds a key for answers. */
 enum jn_held { JN_HELD_FREE, JN_HELD_OURS, JN_HELD_OTHER };
 
-/* Whether the record under context->reverse_key answers for our forward key. */
-static __always_inline int jn_reverse_held(struct jn_context *context)
+static __always_inline int jn_key_equal(const struct jn_flow_key *a, const struct jn_flow_key *b)
 {
-	const struct jn_flow_key *own = &context->packet.key.key;
-	struct jn_flow *held = bpf_map_lookup_elem(&jn_flows, &context->reverse_key.key);
+	return a->scope == b->scope && a->source == b->source && a->destination == b->destination &&
+	       a->source_port == b->source_port && a->destination_port == b->destination_port;
+}
+
+/* Whether the record under `key` answers for our forward key. */
+static __always_inline int jn_reverse_held(const struct jn_context *context, const struct jn_flow_key *key)
+{
+	struct jn_flow *held = bpf_map_lookup_elem(&jn_flows, key);
 	struct jn_flow_key peer;
 	__u64 tag;
 
@@ -91,9 +96,7 @@ static __always_inline int jn_reverse_held(struct jn_context *context)
 	jn_barrier();
 	peer = held->peer;
 	jn_barrier();
-	if (JN_READ(held->tag) == tag && peer.scope == own->scope && peer.source == own->source &&
-	    peer.destination == own->destination && peer.source_port == own->source_port &&
-	    peer.destination_port == own->destination_port)
+	if (JN_READ(held->tag) == tag && jn_key_equal(&peer, &context->packet.key.key))
 		return JN_HELD_OURS;
 	return JN_HELD_OTHER;
 }
@@ -104,8 +107,32 @@ static __always_inline int jn_found_kept(const struct jn_context *context)
 	return context->found == JN_FOUND_STALE || context->found == JN_FOUND_CURRENT;
 }
 
-/* The record that was found is decided anew: it keeps flags, peer and what it counts for. */
-static __always_inline int jn_commit_again(struct jn_context *context)
+/*
+ * The record for the answers, under the key where they arrive now. It begins with what the other direction knows of it.
+ * Another's is left alone, and without room it is not made. Returns whether it stands.
+ */
+static __always_inline int jn_reverse_move(struct jn_context *context)
+{
+	const struct jn_flow *flow = &context->flow;
+	struct jn_flow *reverse = &context->reverse;
+	__s32 error;
+
+	reverse->peer = context->packet.key.key;
+	reverse->stamp = flow->stamp;
+	reverse->flags = JN_FLOW_REPLY | (flow->flags & JN_FLOW_EMBRYONIC) | (flow->flags & JN_TCP_TOLD) << 8 |
+			 (flow->flags >> 8 & JN_TCP_TOLD);
+	jn_tag(reverse, &context->reverse_key, flow->tag_low);
+	error = bpf_map_update_elem(&jn_flows, &context->reverse_key.key, reverse, BPF_NOEXIST);
+	if (error == JN_EEXIST && jn_reverse_held(context, &context->reverse_key.key) == JN_HELD_OURS)
+		error = bpf_map_update_elem(&jn_flows, &context->reverse_key.key, reverse, BPF_ANY);
+	return !error;
+}
+
+/*
+ * The record that was found is decided anew: it keeps flags, peer and what it counts for. `pair`: the answers may have
+ * moved, and context->reverse and reverse_key hold their way.
+ */
+static __always_inline int jn_commit_again(struct jn_context *context, int pair)
 {
 	struct jn_packet *packet = &context->packet;
 	struct jn_flow *flow = &context->flow;
@@ -118,8 +145,17 @@ static __always_inline int jn_commit_again(struct jn_context *context)
 	jn_step(context, JN_STAGE_COMMIT, JN_OK, flow->flags, 0, 0, 0);
 	if (jn_config.dry_run)
 		return JN_OK;
-	if (bpf_map_update_elem(&jn_flows, &packet->key.key, flow, BPF_ANY))
+	/* A new record before the old one goes: answers find one of them. */
+	pair = pair && !jn_key_equal(&context->reverse_key.key, &flow->peer) && jn_reverse_move(context);
+	if (pair)
+		flow->peer = context->reverse_key.key;
+	if (bpf_map_update_elem(&jn_flows, &packet->key.key, flow, BPF_ANY)) {
+		if (pair)
+			bpf_map_delete_elem(&jn_flows, &context->reverse_key.key);
 		return JN_FLOW_MAP_FULL;
+	}
+	if (pair && jn_reverse_held(context, &context->old.peer) == JN_HELD_OURS)
+		bpf_map_delete_elem(&jn_flows, &context->old.peer);
 	if (told && !(flow->flags & JN_FLOW_SINGLE))
 		jn_flow_tell(&flow->peer, 0, told << 8);
 	return JN_OK;
@@ -163,13 +199,13 @@ static __always_inline int jn_commit_new(struct __sk_buff *skb, struct jn_contex
 		return JN_OK;
 	if (pair) {
 		/* Reused ports have their reverse record still, as a rule. */
-		int held = reused ? jn_reverse_held(context) : JN_HELD_FREE;
+		int held = reused ? jn_reverse_held(context, &context->reverse_key.key) : JN_HELD_FREE;
 
 		error = JN_EEXIST;
 		if (held == JN_HELD_FREE) {
 			error = bpf_map_update_elem(&jn_flows, &context->reverse_key.key, reverse, BPF_NOEXIST);
 			if (error == JN_EEXIST)
-				held = jn_reverse_held(context);
+				held = jn_reverse_held(context, &context->reverse_key.key);
 		}
 		if (held == JN_HELD_OTHER)
 			pair = 0;
@@ -203,7 +239,7 @@ static __always_inline int jn_commit_new(struct __sk_buff *skb, struct jn_contex
 	return JN_FLOW_MAP_FULL;
 }
 
-/* Puts the records of a decision into the table. `pair`: a new flow has two. */
+/* Puts the records of a decision into the table. `pair`: context->reverse is the way of the answers. */
 JN_ONCE int jn_commit(struct __sk_buff *skb, __u32 hook, __u32 pair)
 {
 	/* Not an argument: 6.1 takes no key or value from memory that it knows only as a function's argument. */
@@ -212,7 +248,7 @@ JN_ONCE int jn_commit(struct __sk_buff *skb, __u32 hook, __u32 pair)
 	if (!context)
 		return JN_NO_CONTEXT;
 	if (jn_found_kept(context))
-		return jn_commit_again(context);
+		return jn_commit_again(context, pair);
 	return jn_commit_new(skb, context, hook, pair);
 }
 

@@ -225,9 +225,11 @@ static __always_inline int jn_overlay_decided(struct __sk_buff *skb, struct jn_c
 	flow->mtu = context->receiver.mtu;
 	jn_mac_copy(flow->dmac, packet->macs);
 	jn_step(context, JN_STAGE_DELIVER, flow->kind, flow->ifindex, flow->vtep, flow->vni, flow->mtu);
-	if (!through && !jn_found_kept(context))
-		jn_overlay_reverse(context, ifindex, known);
-	return jn_commit(skb, hook, !through);
+	/* Answers to what comes from the overlay arrive in the VPC, wherever its sender moves. */
+	if (through || jn_found_kept(context))
+		return jn_commit(skb, hook, 0);
+	jn_overlay_reverse(context, ifindex, known);
+	return jn_commit(skb, hook, 1);
 }
 
 /*

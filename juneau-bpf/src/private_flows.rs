@@ -163,6 +163,23 @@ impl FlowTable for PrivateFlowTable {
         self.put(key, flow)
     }
 
+    fn replace_pair(&mut self, key: &FlowKey, flow: &mut Flow, reverse: &(FlowKey, Flow)) -> Result<bool> {
+        let (reverse_key, reverse) = reverse;
+        let free = self.get(reverse_key)?.is_none_or(|held| held.peer == *key);
+        if !free || !self.put(reverse_key, reverse)? {
+            return self.put(key, flow);
+        }
+        if !self.put(key, &Flow { peer: *reverse_key, ..*flow })? {
+            self.entries.remove(reverse_key)?;
+            return Ok(false);
+        }
+        let old = std::mem::replace(&mut flow.peer, *reverse_key);
+        if self.get(&old)?.is_some_and(|held| held.peer == *key) {
+            self.entries.remove(&old)?;
+        }
+        Ok(true)
+    }
+
     fn touch(&mut self, key: &FlowKey, touch: Touch) -> Result<()> {
         self.edit(key, |flow| {
             flow.stamp = touch.stamp.unwrap_or(flow.stamp);

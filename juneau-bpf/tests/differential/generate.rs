@@ -3,7 +3,9 @@
 use core::net::Ipv4Addr;
 
 use juneau_core::flow::{TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
-use juneau_core::layout::{Be32, EP_POLICY_READY, POLICY_DENY, Policy, PolicyKey, ROUTE_TARGET_GONE, Seeds, be32};
+use juneau_core::layout::{
+    Be32, EP_LOCAL, EP_POLICY_READY, EndpointKey, POLICY_DENY, Policy, PolicyKey, ROUTE_TARGET_GONE, Seeds, be32,
+};
 use juneau_core::tables::Tables;
 use juneau_core::testkit::packets::{Frame, Layer4, arp_request, icmp_error, vxlan};
 use juneau_core::testkit::topology::{Pod, pods, vtep};
@@ -278,6 +280,7 @@ pub fn from_underlay(
     random: &mut Random,
     seeds: Seeds,
     sent: &[Sent],
+    tables: &Tables,
 ) -> (Input, Option<Sent>) {
     let (here, there) = (vtep(0), vtep(1));
     let input = |mut frame: Vec<u8>, hook| {
@@ -290,7 +293,11 @@ pub fn from_underlay(
         return (input(underlay_icmp(random), Hook::Overlay), None);
     }
     let all = pods();
-    let remote: Vec<Pod> = all.iter().copied().filter(|pod| pod.node() == 1).collect();
+    let moved = |pod: &Pod| {
+        let key = EndpointKey { vpc: pod.vpc(), address: be32(pod.address()) };
+        tables.endpoints.get(&key).is_some_and(|endpoint| endpoint.vtep == be32(there))
+    };
+    let remote: Vec<Pod> = all.iter().copied().filter(|pod| pod.node() == 1 || moved(pod)).collect();
     let from = random.pick(&remote);
     let local: Vec<Pod> = all.iter().copied().filter(|pod| pod.node() == 0 && pod.tenant == from.tenant).collect();
     let answer = sent.iter().rev().take(40).filter(|s| s.to == Some(from)).nth(random.below(4));
@@ -372,8 +379,8 @@ pub fn change(tables: &mut Tables, beginning: &Tables, random: &mut Random) {
         return;
     }
     let pod = random.pick(&pods());
-    let key = juneau_core::layout::EndpointKey { vpc: pod.vpc(), address: be32(pod.address()) };
-    match random.below(12) {
+    let key = EndpointKey { vpc: pod.vpc(), address: be32(pod.address()) };
+    match random.below(14) {
         0 => {
             if let Some(interface) = tables.interfaces.get_mut(&pod.ifindex()) {
                 interface.flags ^= EP_POLICY_READY;
@@ -386,7 +393,7 @@ pub fn change(tables: &mut Tables, beginning: &Tables, random: &mut Random) {
             // Often the one that routes lead to.
             let router = be32(Pod::router(pod.tenant).address());
             let address = if random.chance(40) { router } else { key.address };
-            tables.endpoints.remove(&juneau_core::layout::EndpointKey { address, ..key });
+            tables.endpoints.remove(&EndpointKey { address, ..key });
         }
         2 => drop(tables.interfaces.remove(&pod.ifindex())),
         3 => {
@@ -433,6 +440,17 @@ pub fn change(tables: &mut Tables, beginning: &Tables, random: &mut Random) {
             }
         }
         10 => drop(tables.segments.remove(&pod.vni())),
+        11 | 12 => {
+            // It moves from this node to the other, or back.
+            if let Some(endpoint) = tables.endpoints.get_mut(&key)
+                && pod.node() == 0
+            {
+                let leaves = endpoint.flags & EP_LOCAL != 0;
+                endpoint.flags ^= EP_LOCAL;
+                endpoint.ifindex = if leaves { 0 } else { pod.ifindex() };
+                endpoint.vtep = if leaves { be32(vtep(1)) } else { Be32::ZERO };
+            }
+        }
         _ => {
             // It moved to a node that nobody knows, or shrank its MTU.
             if let Some(endpoint) = tables.endpoints.get_mut(&key) {

@@ -163,8 +163,9 @@ impl World {
                 self.packet(step, seed, &input, about);
             }
             _ => {
+                let seeds = self.reference.config.seeds;
                 let (input, about) =
-                    generate::from_underlay(UNDERLAY, UNDERLAY_MAC, random, self.reference.config.seeds, &self.sent);
+                    generate::from_underlay(UNDERLAY, UNDERLAY_MAC, random, seeds, &self.sent, &self.tables);
                 self.packet(step, seed, &input, about);
             }
         }

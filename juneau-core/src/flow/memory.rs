@@ -170,6 +170,23 @@ impl FlowTable for MemFlowTable {
         Ok(self.put(key, flow))
     }
 
+    fn replace_pair(&mut self, key: &FlowKey, flow: &mut Flow, reverse: &(FlowKey, Flow)) -> Result<bool, Infallible> {
+        let (reverse_key, reverse) = reverse;
+        let moved = self.get(reverse_key).is_none_or(|held| held.peer == *key) && self.put(reverse_key, reverse);
+        if !moved {
+            return Ok(self.put(key, flow));
+        }
+        if !self.put(key, &Flow { peer: *reverse_key, ..*flow }) {
+            self.remove(reverse_key);
+            return Ok(false);
+        }
+        let old = core::mem::replace(&mut flow.peer, *reverse_key);
+        if self.get(&old).is_some_and(|held| held.peer == *key) {
+            self.remove(&old);
+        }
+        Ok(true)
+    }
+
     fn touch(&mut self, key: &FlowKey, touch: Touch) -> Result<(), Infallible> {
         if let Some(flow) = self.get_mut(key) {
             flow.stamp = touch.stamp.unwrap_or(flow.stamp);

@@ -107,6 +107,14 @@ pub trait FlowTable: FlowRead {
     /// When the table cannot be written.
     fn replace(&mut self, key: &FlowKey, flow: &Flow) -> Result<bool, Self::Error>;
 
+    /// The same of an entry whose answers may arrive under another key now: `reverse` is inserted there first, becomes
+    /// the entry's peer (and `flow`'s), and the old peer goes. When another flow holds that key, or there is no room, the old peer
+    /// stays.
+    ///
+    /// # Errors
+    /// When the table cannot be written.
+    fn replace_pair(&mut self, key: &FlowKey, flow: &mut Flow, reverse: &(FlowKey, Flow)) -> Result<bool, Self::Error>;
+
     /// Changes in place what may change in place. An entry that is gone is left alone.
     ///
     /// # Errors

@@ -70,6 +70,10 @@ impl<F: FlowRead> FlowTable for ReadOnly<F> {
         Ok(true)
     }
 
+    fn replace_pair(&mut self, _key: &FlowKey, _flow: &mut Flow, _reverse: &(FlowKey, Flow)) -> Result<bool, F::Error> {
+        Ok(true)
+    }
+
     fn touch(&mut self, _key: &FlowKey, _touch: Touch) -> Result<(), F::Error> {
         Ok(())
     }

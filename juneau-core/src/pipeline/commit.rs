@@ -7,13 +7,30 @@ use crate::layout::{FLOW_EMBRYONIC, FLOW_REPLY, FLOW_SINGLE, Flow, FlowKey, PROT
 use crate::verdict::Reason;
 
 impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
-    /// A record that was found is decided anew: it keeps flags, peer and what it counts for.
-    pub(super) fn commit_again(&mut self, parsed: &Parsed, record: &Flow, flow: &mut Flow) -> Result<(), Refusal> {
+    /// A record that was found is decided anew: it keeps flags, peer and what it counts for. `reverse` is the way of the
+    /// answers, which may have moved.
+    pub(super) fn commit_again(
+        &mut self,
+        parsed: &Parsed,
+        record: &Flow,
+        flow: &mut Flow,
+        reverse: Option<(FlowKey, Flow)>,
+    ) -> Result<(), Refusal> {
         flow.flags = record.flags | u32::from(parsed.tcp_flags);
         flow.peer = record.peer;
         flow.stamp = self.now.stamp;
         self.step(STAGE_COMMIT, Reason::Ok.number(), [flow.flags, 0, 0, 0]);
-        if !self.flows.replace(&parsed.key, flow).map_err(fault("flow"))? {
+        let replaced = match reverse.filter(|(key, _)| *key != flow.peer) {
+            Some((key, way)) => {
+                let shared = u32::from(TCP_SHARED);
+                let tcp = (flow.flags & shared) << 8 | flow.flags >> 8 & shared;
+                let flags = FLOW_REPLY | flow.flags & FLOW_EMBRYONIC | tcp;
+                let reverse = Flow { stamp: flow.stamp, flags, peer: parsed.key, ..way };
+                self.flows.replace_pair(&parsed.key, flow, &(key, reverse))
+            }
+            None => self.flows.replace(&parsed.key, flow),
+        };
+        if !replaced.map_err(fault("flow"))? {
             return Err(Refusal::new(Reason::FlowMapFull));
         }
         self.tell_peer(parsed, flow)?;

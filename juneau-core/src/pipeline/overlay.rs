@@ -219,7 +219,8 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         let trail = [flow.ifindex, native(flow.vtep), flow.vni, u32::from(flow.mtu)];
         self.step(STAGE_DELIVER, u32::from(flow.kind), trail);
         if let Some(record) = record {
-            self.commit_again(parsed, record, &mut flow)?;
+            // Answers to what comes from the overlay arrive in the VPC, wherever its sender moves.
+            self.commit_again(parsed, record, &mut flow, None)?;
             return Ok(flow);
         }
         let reverse = if receiver.through { None } else { Some(self.overlay_reverse(&receiver, parsed, &basis)?) };

@@ -10,8 +10,8 @@ use super::route::Target;
 use super::{NodeState, Outcome, TableRead};
 use crate::flow::FlowTable;
 use crate::layout::{
-    Be16, Be32, EGRESS_ENCAP, EGRESS_PEER, EP_LOCAL, EP_POLICY_READY, EP_ROUTER, Flow, FlowKey, Interface,
-    SCOPE_OVERLAY, SCOPE_TRANSIT, STAGE_PARSE, ipv4, native,
+    Be16, Be32, EGRESS_ENCAP, EGRESS_PEER, EP_LOCAL, EP_POLICY_READY, EP_ROUTER, FLOW_REPLY, FLOW_SINGLE, Flow,
+    FlowKey, Interface, SCOPE_OVERLAY, SCOPE_TRANSIT, STAGE_PARSE, ipv4, native,
 };
 use crate::packet::{
     ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_VLAN, Ethernet, is_forbidden, view,
@@ -144,13 +144,11 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             return Err(Refusal::Refused { reason: Reason::FragmentationNeeded, mtu: flow.mtu, settled: true });
         }
 
+        let one_way = parsed.transit || record.is_some_and(|record| record.flags & (FLOW_REPLY | FLOW_SINGLE) != 0);
+        let reverse = if one_way { None } else { Some(self.pod_reverse(interface, parsed, &target, &flow)?) };
         match record {
-            Some(record) => self.commit_again(parsed, record, &mut flow)?,
-            None => {
-                let reverse =
-                    if parsed.transit { None } else { Some(self.pod_reverse(interface, parsed, &target, &flow)?) };
-                self.commit_new(parsed, &mut flow, reverse, matches!(found, Found::Reused))?;
-            }
+            Some(record) => self.commit_again(parsed, record, &mut flow, reverse)?,
+            None => self.commit_new(parsed, &mut flow, reverse, matches!(found, Found::Reused))?,
         }
         Ok(flow)
     }

@@ -8,6 +8,7 @@ mod exits;
 mod flows;
 mod fragments;
 mod icmp;
+mod moves;
 mod overlay;
 mod policy;
 mod properties;

@@ -21,6 +21,7 @@ pub fn flow_table<F: FlowTable>(mut make: impl FnMut(usize) -> F) {
     answers(&mut make(64));
     reuse(&mut make(64));
     in_place(&mut make(64));
+    answers_that_move(&mut make(4));
     idle(&mut make(64));
     a_whole_sweep(&mut make(64));
     icmp_budget(&mut make(64));
@@ -178,6 +179,44 @@ fn in_place<F: FlowTable>(table: &mut F) {
     let after = get(table, &key(1));
     assert_eq!((after.ifindex, after.flags, after.peer), (9, expected.flags, expected.peer));
     assert_eq!(counts(table), (1, 1));
+}
+
+/// A table of four.
+fn answers_that_move<F: FlowTable>(table: &mut F) {
+    table.commit(&opening(1)).unwrap();
+    let old = key(1).reversed();
+    let moved = |n: u16| {
+        (key(n), Flow { peer: key(1), flags: FLOW_REPLY | FLOW_EMBRYONIC, vpc_index: INDEX, ..Flow::default() })
+    };
+    let mut decided = Flow { ifindex: 9, ..get(table, &key(1)) };
+    assert!(table.replace_pair(&key(1), &mut decided, &moved(7)).unwrap());
+    assert_eq!(decided.peer, key(7));
+    let after = get(table, &key(1));
+    assert_eq!((after.ifindex, after.peer), (9, key(7)));
+    assert_eq!(get(table, &key(7)).peer, key(1));
+    assert_eq!(table.lookup(&old).unwrap(), None, "answers find the new one alone");
+    assert_eq!((counts(table), table.len().unwrap()), ((1, 1), 2));
+    table.answered(&key(7)).unwrap();
+    assert_eq!(counts(table), (1, 0));
+
+    // Another flow holds the key, or there is no room: all stays as it is.
+    table.commit(&opening(2)).unwrap();
+    for taken in [key(2).reversed(), key(8)] {
+        let mut decided = Flow { ifindex: 11, ..get(table, &key(1)) };
+        assert!(table.replace_pair(&key(1), &mut decided, &(taken, moved(1).1)).unwrap());
+        assert_eq!((decided.peer, get(table, &key(1)).ifindex), (key(7), 11));
+        assert_eq!(get(table, &key(7)).peer, key(1));
+    }
+    assert_eq!(get(table, &key(2).reversed()).peer, key(2));
+    assert_eq!((counts(table), table.len().unwrap()), ((2, 1), 4));
+
+    // One that is left of our own is replaced, and an old one that has become another's stays.
+    assert!(table.replace(&key(2).reversed(), &moved(2).1).unwrap());
+    assert!(table.replace(&key(7), &Flow { peer: key(2), ..Flow::default() }).unwrap());
+    let mut decided = get(table, &key(1));
+    assert!(table.replace_pair(&key(1), &mut decided, &(key(2).reversed(), moved(2).1)).unwrap());
+    assert_eq!(decided.peer, key(2).reversed());
+    assert_eq!(get(table, &key(7)).peer, key(2));
 }
 
 fn idle<F: FlowTable>(table: &mut F) {
