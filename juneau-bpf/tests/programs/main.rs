@@ -12,6 +12,7 @@ mod flows;
 mod fragments;
 mod lab;
 mod load;
+mod moves;
 mod overlay;
 mod packet;
 mod resets;
