@@ -128,8 +128,10 @@ impl Networks<'_> {
     fn subnet(&self, item: &Item<view::Subnet>) -> Result<Usable, Wrong> {
         let object = &item.object;
         let vpc = self.vpc_named(&object.vpc)?;
+        // Host bits mean nothing, as the Go implementation has it.
         let prefix = parse::prefix(&object.cidr)
-            .map_err(|((message, remedy), _)| wrong(format!("spec.cidr: {message}"), remedy))?;
+            .or_else(|(why, without_host_bits)| without_host_bits.ok_or(why))
+            .map_err(|(message, remedy)| wrong(format!("spec.cidr: {message}"), remedy))?;
         if let IpNet::V4(v4) = prefix
             && !(16..=28).contains(&v4.prefix_len())
         {

@@ -85,12 +85,11 @@ impl<'v> Planner<'v> {
         let failed = |message: String| (reason::RECONCILE_FAILED, message);
         let text = subnet.spec.cidr.as_str();
         let prefix: Ipv4Net = text.parse().map_err(|_| failed(format!("spec.cidr {text:?} is not an IPv4 prefix")))?;
-        if prefix != prefix.trunc() {
-            return Err(failed(format!("spec.cidr {text} has host bits; write {}", prefix.trunc())));
-        }
         if prefix.to_string() != text {
             return Err(failed(format!("spec.cidr {text} is not in its plain form; write {prefix}")));
         }
+        // Host bits mean nothing, as the Go implementation has it.
+        let prefix = prefix.trunc();
         if !LENGTHS.contains(&prefix.prefix_len()) {
             return Err(failed(format!("spec.cidr {text} is not of /16 to /28")));
         }

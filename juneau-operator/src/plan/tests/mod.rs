@@ -315,7 +315,7 @@ fn subnets_that_cannot_be_cost_nobody_else_anything() {
     for (name, vpc, cidr, reason, message) in [
         ("inside", "red", "10.0.0.128/25", "ReconcileFailed", "10.0.0.128/25 overlaps Subnet/red"),
         ("around", "red", "10.0.0.0/16", "ReconcileFailed", "10.0.0.0/16 overlaps Subnet/red"),
-        ("hosts", "red", "10.9.0.5/24", "ReconcileFailed", "spec.cidr 10.9.0.5/24 has host bits; write 10.9.0.0/24"),
+        ("hosts", "red", "10.0.0.5/24", "ReconcileFailed", "10.0.0.0/24 overlaps Subnet/red"),
         ("empty", "red", "", "ReconcileFailed", "spec.cidr \"\" is not an IPv4 prefix"),
         ("six", "red", "fd00::/64", "ReconcileFailed", "spec.cidr \"fd00::/64\" is not an IPv4 prefix"),
         (
