@@ -4,7 +4,7 @@ use crate::commands;
 use crate::enter::Enter;
 use crate::error::{LabError, Result};
 use crate::paths::{DEFAULT_DIR, Paths};
-use crate::{hold, responder, supervise};
+use crate::{hold, operate, responder, supervise};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::io::Write;
@@ -121,6 +121,14 @@ enum Command {
     Supervise {
         #[arg(long)]
         mtu: u32,
+        #[arg(long)]
+        no_operator: bool,
+    },
+    /// Plan numbers, addresses and routes (background)
+    #[command(hide = true)]
+    Operate {
+        #[arg(long)]
+        mtu: u32,
     },
     /// Hold a node's namespaces (background)
     #[command(hide = true)]
@@ -178,9 +186,13 @@ fn run(cli: Cli) -> Result<bool> {
         Command::AddNode { name } => commands::add_node(&paths, &name)?,
         Command::Logs { target, follow } => commands::logs(&paths, target.as_deref(), follow)?,
         Command::Capture { target, arguments } => commands::capture(&paths, &target, &arguments)?,
-        Command::Supervise { mtu } => {
+        Command::Supervise { mtu, no_operator } => {
             log_to_standard_error();
-            supervise::run(&paths, mtu)?;
+            supervise::run(&paths, mtu, !no_operator)?;
+        }
+        Command::Operate { mtu } => {
+            log_to_standard_error();
+            match operate::run(&paths, mtu)? {}
         }
         Command::Hold { cgroup } => match hold::run(cgroup)? {},
         Command::Responder { name, socket } => responder::run(&name, &socket)?,

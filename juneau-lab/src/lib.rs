@@ -11,6 +11,7 @@ pub mod error;
 pub mod hold;
 pub mod lock;
 pub mod namespace;
+pub mod operate;
 pub mod paths;
 pub mod process;
 pub mod responder;

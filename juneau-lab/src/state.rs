@@ -20,6 +20,8 @@ pub struct State {
     pub version: u32,
     /// The process that follows the manifests.
     pub supervisor: Process,
+    /// The operator that plans on the manifests.
+    pub operator: Option<Process>,
     /// Where the lab's control group is; without one where the machine has no cgroup v2.
     pub cgroup: Option<PathBuf>,
     /// Nodes by name.
@@ -113,7 +115,7 @@ impl State {
     pub fn processes(&self) -> Vec<Process> {
         let nodes = self.nodes.values().flat_map(|node| [Some(node.holder), node.agent]);
         let pods = self.pods.values().map(|pod| pod.responder);
-        std::iter::once(Some(self.supervisor)).chain(pods).chain(nodes).flatten().collect()
+        [Some(self.supervisor), self.operator].into_iter().chain(pods).chain(nodes).flatten().collect()
     }
 
     /// The names of nodes and Pods, for messages.
@@ -148,6 +150,7 @@ mod tests {
         let state = State {
             version: VERSION,
             supervisor: Process { pid: 1, start: 7 },
+            operator: Some(Process { pid: 3, start: 9 }),
             cgroup: None,
             nodes: [("node-1".to_owned(), node)].into(),
             pods: BTreeMap::new(),
@@ -156,7 +159,7 @@ mod tests {
         };
         state.write(&paths).unwrap();
         assert_eq!(State::read(&paths).unwrap().as_ref(), Some(&state));
-        assert_eq!(state.processes(), [state.supervisor, holder]);
+        assert_eq!(state.processes(), [state.supervisor, Process { pid: 3, start: 9 }, holder]);
         std::fs::write(paths.state(), "{").unwrap();
         assert!(State::read(&paths).is_err());
         std::fs::remove_dir_all(&dir).unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The lab's commands that run in the background.
-const BACKGROUND: [&str; 5] = ["supervise", "hold", "enter", "responder", "run"];
+const BACKGROUND: [&str; 6] = ["supervise", "operate", "hold", "enter", "responder", "run"];
 
 /// Removes everything of the lab at `paths`: processes, control groups, mounts with all that hangs on them (network
 /// namespaces, their devices, bpffs, its pins and programs), and the directory. Nothing there is no error.

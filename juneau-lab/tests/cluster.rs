@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Lab, eventually, example, kill, pod, text};
+use common::{Lab, eventually, kill, pod, text};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const MOVES: Duration = Duration::from_secs(5);
 fn up_shows_a_table_in_which_every_cell_is_as_expected() {
     let lab = Lab::new("table");
     let start = Instant::now();
-    let output = lab.expect(&["up", "--directory", example().to_str().unwrap()]);
+    let output = lab.expect(&["up"]);
     let took = start.elapsed();
     assert!(output.contains("VPC red: from") && output.contains("VPC blue: from"), "{output}");
     assert!(output.contains("What to try next"), "{output}");

@@ -143,7 +143,13 @@ fn a_broken_file_is_named_with_its_remedy_and_its_last_good_objects_stay() {
     let file = lab.manifest("red.yaml");
     let good = std::fs::read_to_string(&file).unwrap();
     assert!(lab.run(&["status"]).status.success());
-    std::fs::write(&file, format!("{good}\n---\nkind: [Vpc\n")).unwrap();
+    // Whole, as editors do it: a reader between a truncation and a write would find an empty file.
+    let replace = |text: &str| {
+        let temporary = lab.manifest(".red.yaml.new");
+        std::fs::write(&temporary, text).unwrap();
+        std::fs::rename(temporary, &file).unwrap();
+    };
+    replace(&format!("{good}\n---\nkind: [Vpc\n"));
     let limit = Duration::from_secs(5);
     eventually("status tells", limit, || lab.run(&["status"]).status.code() == Some(1));
     let told = lab.status();
@@ -153,6 +159,6 @@ fn a_broken_file_is_named_with_its_remedy_and_its_last_good_objects_stay() {
     assert_eq!(nodes.as_array().unwrap().len(), 2, "both agents say so: {told:#}");
     assert!(text(&lab.run(&["status"])).contains("problem (node-1, node-2): "));
     lab.expect_green();
-    std::fs::write(&file, good).unwrap();
+    replace(&good);
     eventually("status is content", limit, || lab.run(&["status"]).status.success());
 }

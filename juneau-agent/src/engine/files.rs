@@ -47,7 +47,7 @@ impl Files {
             // An error means that the watched directory is gone already.
             let _ = self.watcher.unwatch(&self.path);
         }
-        self.watching = match self.watcher.watch(&self.path, RecursiveMode::NonRecursive) {
+        self.watching = match self.watcher.watch(&self.path, RecursiveMode::Recursive) {
             Ok(()) => true,
             // Reading the directory names it in a problem.
             Err(error) => {

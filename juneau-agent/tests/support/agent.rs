@@ -18,12 +18,12 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node with the manifests of `examples/two-tenants`. To be made in the node's namespaces.
+    /// A node with the manifests of two tenants, with every status filled in. To be made in the node's namespaces.
     pub fn new(name: &str) -> Self {
         let directory = Directory::new(name);
         let manifests = directory.path().join("manifests");
         std::fs::create_dir_all(&manifests).unwrap();
-        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/two-tenants");
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../juneau-api/tests/fixtures/two-tenants");
         for entry in std::fs::read_dir(examples).unwrap() {
             let entry = entry.unwrap();
             std::fs::copy(entry.path(), manifests.join(entry.file_name())).unwrap();

@@ -4,7 +4,8 @@
 //! files it never touches. Each file is replaced whole, so that a reader sees the old or the new.
 
 use super::decode::{self, Read};
-use crate::view::{Key, Kind, Object};
+use super::store::Stored;
+use crate::view::{Key, Kind, Object, Origin};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::path::{Path, PathBuf};
@@ -45,6 +46,39 @@ pub fn uuid(parts: &[&str]) -> String {
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
     let text = bytes.map(|byte| format!("{byte:02x}")).concat();
     format!("{}-{}-{}-{}-{}", &text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..])
+}
+
+/// In [`DIRECTORY`]: the [`fingerprint`] of the manifests that everything there was planned from.
+pub const SEEN: &str = "seen";
+
+/// What tells one content of a directory of manifests from another: a hash of the names and contents of its files.
+#[must_use]
+pub fn fingerprint<'f>(files: impl IntoIterator<Item = (&'f Path, &'f [u8])>) -> String {
+    let mut hash = Sha256::new();
+    for (name, content) in files {
+        for part in [name.as_os_str().as_encoded_bytes(), content] {
+            hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hash.update(part);
+        }
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether an operator has planned from the manifests as they are now. False as well where there is none.
+#[must_use]
+pub fn is_up_to_date(directory: &Path) -> bool {
+    let mut files = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let (name, path) = (PathBuf::from(entry.file_name()), entry.path());
+        if super::directory::is_manifest(&name)
+            && path.is_file()
+            && let Ok(content) = std::fs::read(path)
+        {
+            files.insert(name, content);
+        }
+    }
+    let now = fingerprint(files.iter().map(|(name, content)| (name.as_path(), content.as_slice())));
+    std::fs::read_to_string(directory.join(DIRECTORY).join(SEEN)).is_ok_and(|seen| seen.trim_end() == now)
 }
 
 /// Whose file it is.
@@ -150,6 +184,31 @@ pub(super) fn files(directory: &Path) -> Vec<PathBuf> {
         }
     }
     files
+}
+
+/// Users' objects with the statuses that the operator gave them, and the operator's own. Files that cannot be read are
+/// left out, and so are kinds that no view holds.
+#[must_use]
+pub fn completed(directory: &Path, mut users: Vec<Stored>) -> Vec<Stored> {
+    for path in files(directory) {
+        let Ok(text) = std::fs::read_to_string(directory.join(&path)) else { continue };
+        let Some(value) = decode::documents(&text).ok().and_then(|mut documents| documents.pop()) else { continue };
+        let Ok(key) = decode::identify(&value) else { continue };
+        let known = users.iter_mut().find(|stored| stored.key == key);
+        match (Place::of(&path), known) {
+            (Place::Status, Some(stored)) => {
+                if let (Some(object), Some(status)) = (stored.value.as_object_mut(), value.get("status")) {
+                    object.insert("status".to_owned(), status.clone());
+                }
+            }
+            (Place::Object, None) => {
+                let origin = Origin { file: path.display().to_string().into(), document: 1 };
+                users.push(Stored { key, origin, value });
+            }
+            _ => {}
+        }
+    }
+    users
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 /// Files of a directory by name.
 pub type Files = BTreeMap<String, String>;
 
-/// `examples/two-tenants`.
+/// Two tenants, with every status filled in.
 pub fn example() -> Files {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/two-tenants");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/two-tenants");
     let files = std::fs::read_dir(path).unwrap().map(|entry| {
         let entry = entry.unwrap();
         (entry.file_name().into_string().unwrap(), std::fs::read_to_string(entry.path()).unwrap())

@@ -8,6 +8,8 @@ use crate::paths::Paths;
 use crate::spawn::start;
 use crate::supervise::{Ask, ask};
 use crate::teardown::teardown;
+use juneau_api::source::directory::DirectorySource;
+use juneau_api::source::store::Store;
 use nix::mount::{MsFlags, mount};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,17 +19,20 @@ use std::time::{Duration, Instant};
 const SETTLE: Duration = Duration::from_secs(30);
 
 /// Which manifests a lab starts with when none are named.
-const EXAMPLE: &str = "examples/two-tenants";
+const EXAMPLE: &str = "examples/tenants";
 
 /// What `up` was asked for.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Up {
-    /// Manifests to start with; they are copied [default: examples/two-tenants]
+    /// Manifests to start with; they are copied [default: examples/tenants]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Do not check who reaches whom
     #[arg(long)]
     no_check: bool,
+    /// Run no operator: the manifests say everything, statuses and endpoints too
+    #[arg(long)]
+    no_operator: bool,
     /// MTU of the underlay, in bytes; Pods get 50 less
     #[arg(long, default_value_t = 1500, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(676..=65535))]
     mtu: u32,
@@ -51,7 +56,10 @@ pub fn up(paths: &Paths, options: &Up) -> Result<bool> {
     let lock = Lock::take(paths)?;
     teardown(paths)?;
     prepare(paths, &manifests, options.agent.as_deref())?;
-    let supervise = ["supervise".into(), "--mtu".into(), OsString::from(options.mtu.to_string())];
+    let mut supervise = vec!["supervise".into(), "--mtu".into(), OsString::from(options.mtu.to_string())];
+    if options.no_operator {
+        supervise.push("--no-operator".into());
+    }
     start(paths, "supervisor", &supervise, true)?;
     let state = ask(paths, Ask::Settled, SETTLE)?;
     drop(lock);
@@ -106,7 +114,25 @@ fn prepare(paths: &Paths, manifests: &Path, agent: Option<&Path>) -> Result<()> 
         let link = paths.programs().join(name);
         std::os::unix::fs::symlink(target, &link).context(|| format!("linking {}", link.display()))?;
     }
-    copy_manifests(manifests, &paths.manifests())
+    copy_manifests(manifests, &paths.manifests())?;
+    add_nodes(&paths.manifests())
+}
+
+/// Nodes are the lab's own: two, unless the manifests bring theirs.
+fn add_nodes(manifests: &Path) -> Result<()> {
+    let read = DirectorySource::new(manifests).read();
+    if !read.map_err(|error| LabError::Manifests(error.to_string()))?.view.nodes.is_empty() {
+        return Ok(());
+    }
+    let nodes: String = [("node-1", "192.168.77.11"), ("node-2", "192.168.77.12")]
+        .map(|(name, address)| {
+            format!(
+                "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\nstatus:\n  addresses:\n    \
+                 - type: InternalIP\n      address: {address}\n"
+            )
+        })
+        .concat();
+    Store::new(manifests).apply(&nodes).map(drop).map_err(|error| LabError::Manifests(error.to_string()))
 }
 
 fn copy_manifests(from: &Path, to: &Path) -> Result<()> {

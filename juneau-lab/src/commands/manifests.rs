@@ -8,6 +8,7 @@ use crate::paths::Paths;
 use crate::state::State;
 use crate::supervise::{Ask, ask};
 use juneau_api::source::directory::DirectorySource;
+use juneau_api::source::planned;
 use juneau_api::source::store::{Outcome, Store, StoreError};
 use juneau_api::view::{Key, Kind};
 use std::collections::BTreeSet;
@@ -88,7 +89,7 @@ pub fn get(paths: &Paths, kind: Option<&str>, name: Option<&str>, format: Format
             ))
         })?),
     };
-    let mut found = Store::new(paths.manifests()).get().map_err(failed)?;
+    let mut found = planned::completed(&paths.manifests(), Store::new(paths.manifests()).get().map_err(failed)?);
     found.retain(|stored| wanted.is_none_or(|kind| stored.key.kind == kind));
     found.retain(|stored| name.is_none_or(|name| stored.key.name.to_string() == name || stored.key.name.name == name));
     if let Some(name) = name

@@ -33,7 +33,7 @@ pub(super) fn watch(dir: &Path, events: Sender<Event>) -> Result<notify::Recomme
         }
     })
     .map_err(failed)?;
-    watcher.watch(dir, RecursiveMode::NonRecursive).map_err(failed)?;
+    watcher.watch(dir, RecursiveMode::Recursive).map_err(failed)?;
     Ok(watcher)
 }
 

@@ -7,6 +7,7 @@
 mod control;
 mod event;
 mod node;
+mod operator;
 mod pod;
 
 pub use control::{Ask, ask};
@@ -21,6 +22,7 @@ use crate::underlay;
 use event::Event;
 use juneau_api::source::directory::DirectorySource;
 use node::Node;
+use operator::Operator;
 use pod::Pod;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -45,6 +47,8 @@ struct Supervisor {
     mtu: u32,
     this: Process,
     cgroup: Option<Cgroup>,
+    /// The operator, unless the manifests say everything.
+    operator: Option<Operator>,
     source: DirectorySource,
     wanted: Cluster,
     problems: Vec<String>,
@@ -63,7 +67,7 @@ struct Supervisor {
 ///
 /// # Errors
 /// When the underlay cannot be made, or the directory cannot be watched.
-pub fn run(paths: &Paths, mtu: u32) -> Result<()> {
+pub fn run(paths: &Paths, mtu: u32, with_operator: bool) -> Result<()> {
     nix::unistd::setsid().ok();
     let cgroup = match Cgroup::of_lab(&paths.name(), &paths.cgroup_mount()) {
         Ok(cgroup) => Some(cgroup),
@@ -86,6 +90,7 @@ pub fn run(paths: &Paths, mtu: u32) -> Result<()> {
         mtu,
         this: Process::this()?,
         cgroup,
+        operator: with_operator.then(Operator::default),
         source: DirectorySource::new(paths.manifests()),
         wanted: Cluster::default(),
         problems: Vec::new(),
@@ -149,6 +154,7 @@ impl Supervisor {
     fn round(&mut self) {
         self.next = None;
         self.waiting.clear();
+        self.bring_up_operator();
         self.remove_unwanted_pods();
         self.remove_unwanted_nodes();
         self.bring_up_nodes();
@@ -164,6 +170,9 @@ impl Supervisor {
     }
 
     fn ended(&mut self, process: Process, status: &str) {
+        if self.operator.as_mut().is_some_and(|operator| operator.ended(process)) {
+            tracing::warn!("the operator ended ({status}): it is started again");
+        }
         for (name, node) in &mut self.nodes {
             if node.holder == process {
                 tracing::warn!("the holder of node {name} ended ({status}): the node is made anew");
@@ -186,6 +195,7 @@ impl Supervisor {
         State {
             version: state::VERSION,
             supervisor: self.this,
+            operator: self.operator.as_ref().and_then(Operator::process),
             cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.path().to_owned()),
             nodes: self.nodes.iter().map(|(name, node)| (name.clone(), node.state(&self.paths, name))).collect(),
             pods: self.pods.iter().map(|(name, pod)| (name.clone(), pod.state(&self.paths, name))).collect(),

@@ -20,7 +20,7 @@ impl Lab {
         lab
     }
 
-    /// A lab that is up on the example of two tenants.
+    /// A lab that is up on two tenants whose numbers and addresses are given, so that tests can rely on them.
     pub fn two_tenants(name: &str) -> Self {
         let lab = Self::new(name);
         lab.up();
@@ -30,7 +30,7 @@ impl Lab {
     /// Starts it, without the check.
     pub fn up(&self) {
         let example = example();
-        self.expect(&["up", "--no-check", "--directory", example.to_str().unwrap()]);
+        self.expect(&["up", "--no-check", "--no-operator", "--directory", example.to_str().unwrap()]);
     }
 
     /// Its directory.
@@ -142,9 +142,9 @@ impl Drop for Lab {
     }
 }
 
-/// The manifests of the example.
+/// The manifests of two tenants, with every status filled in.
 pub fn example() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/two-tenants")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../juneau-api/tests/fixtures/two-tenants")
 }
 
 /// Everything that a command wrote.

@@ -122,6 +122,7 @@ impl Directory {
             let plan = plan(self.objects.view(), &self.config, now);
             if plan.changes.is_empty() {
                 self.planned.keep(|kind, name| self.objects.view().get(kind, name).is_some())?;
+                self.planned.seen(self.users.fingerprint())?;
                 let problems = self.users.problems();
                 return Ok(Outcome { changes, notices: plan.notices, problems, wake: plan.wake });
             }
@@ -136,6 +137,19 @@ impl Directory {
         }
         tracing::error!("{ROUNDS} plans in a row changed something; looking again later");
         Ok(Outcome { changes, ..Outcome::default() })
+    }
+
+    /// Looks at files of the operator's that somebody may have changed.
+    ///
+    /// # Errors
+    /// When one cannot be put right.
+    pub fn look_at(&mut self, paths: &BTreeSet<PathBuf>) -> Result<(), DirectoryError> {
+        for path in paths {
+            if let Some((kind, name)) = self.planned.look_at(path)? {
+                self.objects.remove(kind, &name);
+            }
+        }
+        Ok(())
     }
 
     /// Takes in what users changed.

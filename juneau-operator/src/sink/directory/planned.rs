@@ -4,7 +4,7 @@ use super::{DirectoryError, Key, failed};
 use crate::sink::objects;
 use crate::view::{Kind, Object};
 use juneau_api::source::decode;
-use juneau_api::source::planned::{DIRECTORY, OBJECTS, STATUS, file_name};
+use juneau_api::source::planned::{DIRECTORY, OBJECTS, SEEN, STATUS, file_name};
 use juneau_api::source::store::write_atomically;
 use juneau_api::view::ObjectName;
 use serde_json::{Value, json};
@@ -23,6 +23,10 @@ pub(super) struct Planned {
     /// Objects by key, with the content of their file.
     objects: BTreeMap<Key, (Object, String)>,
     statuses: BTreeMap<Key, (Object, String)>,
+    /// Objects by the name of their file.
+    names: BTreeMap<String, Key>,
+    /// The fingerprint that was said last.
+    seen: String,
     /// Held as long as the directory is served; the kernel lets it go with the process.
     _lock: File,
 }
@@ -43,9 +47,12 @@ impl Planned {
             Err(TryLockError::WouldBlock) => return Err(DirectoryError::Locked { path: manifests.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(DirectoryError::Io { path: lock_path, source }),
         }
+        let seen = fs::read_to_string(path.join(SEEN)).unwrap_or_default().trim_end().to_owned();
         let objects = read_all(&path.join(OBJECTS), false)?;
         let statuses = read_all(&path.join(STATUS), true)?;
-        Ok(Self { path, objects, statuses, _lock: lock })
+        let keys = objects.keys().chain(statuses.keys());
+        let names = keys.map(|key| (file_name(key.0.plural(), &key.1.namespace, &key.1.name), key.clone())).collect();
+        Ok(Self { path, objects, statuses, names, seen, _lock: lock })
     }
 
     pub(super) fn objects(&self) -> impl Iterator<Item = Object> {
@@ -85,6 +92,7 @@ impl Planned {
                         write_atomically(&path, text.as_bytes()).map_err(failed(&path))?;
                     }
                     files.insert(key.clone(), (object.clone(), text));
+                    self.names.insert(file.clone(), key.clone());
                 }
                 _ => {
                     if files.remove(&key).is_some() {
@@ -92,6 +100,55 @@ impl Planned {
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Looks at a file that somebody may have changed: what an operator wrote is written again, what it did not write is
+    /// removed. Of an object whose file was removed, its key is returned: the object counts as gone.
+    pub(super) fn look_at(&mut self, path: &Path) -> Result<Option<Key>, DirectoryError> {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(None) };
+        let is_status = match path.parent().and_then(Path::file_name) {
+            Some(inside) if inside == OBJECTS => false,
+            Some(inside) if inside == STATUS => true,
+            _ => return Ok(None),
+        };
+        // A file in the making.
+        if name.starts_with('.') {
+            return Ok(None);
+        }
+        let files = if is_status { &self.statuses } else { &self.objects };
+        let key = self.names.get(name).filter(|key| files.contains_key(*key)).cloned();
+        let wanted = key.as_ref().and_then(|key| files.get(key)).map(|(_, text)| text);
+        match (fs::read(path), wanted) {
+            (Ok(there), Some(wanted)) if there == wanted.as_bytes() => Ok(None),
+            (Err(error), Some(_)) if error.kind() == io::ErrorKind::NotFound && !is_status => {
+                tracing::warn!("{} was removed by somebody", path.display());
+                if let Some(key) = &key {
+                    self.objects.remove(key);
+                }
+                Ok(key)
+            }
+            (_, Some(wanted)) => {
+                tracing::warn!("{} was changed by somebody; it is put right", path.display());
+                write_atomically(path, wanted.as_bytes()).map_err(failed(path))?;
+                Ok(None)
+            }
+            (Ok(_), None) => {
+                tracing::warn!("{} is not what an operator wrote; it is removed", path.display());
+                remove(path)?;
+                Ok(None)
+            }
+            (Err(_), None) => Ok(None),
+        }
+    }
+
+    /// Says which manifests all that stands here was planned from.
+    pub(super) fn seen(&mut self, fingerprint: String) -> Result<(), DirectoryError> {
+        if self.seen != fingerprint {
+            let path = self.path.join(SEEN);
+            write_atomically(&path, format!("{fingerprint}\n").as_bytes()).map_err(failed(&path))?;
+            self.seen = fingerprint;
         }
         Ok(())
     }

@@ -22,19 +22,17 @@ pub fn run(path: &Path, config: Config, ready: impl FnOnce()) -> Result<core::co
     let watch = |source| DirectoryError::Watch { path: path.to_owned(), source };
     let (sender, events) = channel();
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // Own writes and readers are no reason to look. An error (an overflow) is.
-        let matters = event.is_ok_and(|event| {
-            event.kind.is_access()
-                || (!event.paths.is_empty()
-                    && event.paths.iter().all(|path| path.components().any(|part| part.as_os_str() == DIRECTORY)))
-        });
-        if !matters {
-            sender.send(()).ok();
+        // Reading a file is no change. An error (an overflow) is a reason to look.
+        match event {
+            Ok(event) if event.kind.is_access() => {}
+            Ok(event) => drop(sender.send(event.paths)),
+            Err(_) => drop(sender.send(Vec::new())),
         }
     })
     .map_err(watch)?;
-    watcher.watch(path, RecursiveMode::NonRecursive).map_err(watch)?;
     let mut directory = Directory::open(path, config)?;
+    // From here on, so that its own directories are there to be followed.
+    watcher.watch(path, RecursiveMode::Recursive).map_err(watch)?;
     let mut ready = Some(ready);
     let mut told = BTreeSet::new();
     loop {
@@ -55,10 +53,13 @@ pub fn run(path: &Path, config: Config, ready: impl FnOnce()) -> Result<core::co
         let until = outcome.wake.map(|wake| wake.duration_since(Timestamp::now()));
         let until = until.map(|until| Duration::try_from(until).unwrap_or_default());
         let patience = until.map_or(RESYNC, |until| until.min(RESYNC));
-        match events.recv_timeout(patience) {
+        let mut paths = match events.recv_timeout(patience) {
+            Ok(paths) => paths,
             // The watcher holds the sender as long as it lives.
-            Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
-        }
-        while events.try_recv().is_ok() {}
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Vec::new(),
+        };
+        paths.extend(events.try_iter().flatten());
+        let own = path.join(DIRECTORY);
+        directory.look_at(&paths.into_iter().filter(|path| path.starts_with(&own)).collect())?;
     }
 }

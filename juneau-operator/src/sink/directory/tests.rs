@@ -2,6 +2,7 @@
 
 use super::*;
 use juneau_api::source::directory::DirectorySource;
+use juneau_api::source::planned::is_up_to_date;
 use std::fs;
 
 const RED: &str = "
@@ -60,6 +61,7 @@ fn users_files_stay_and_agents_read_what_is_planned() {
     directory.round(now()).unwrap();
     assert_eq!(address(&directory).as_deref(), Some("10.0.0.4/24"));
     assert_eq!(fs::read_to_string(place.path().join("red.yaml")).unwrap(), RED);
+    assert!(is_up_to_date(place.path()));
     let snapshot = DirectorySource::new(place.path()).read().unwrap();
     assert_eq!(snapshot.problems, []);
     let subnet = &snapshot.view.subnets["red"].object;
@@ -73,6 +75,10 @@ fn users_files_stay_and_agents_read_what_is_planned() {
     let before = contents(place.path());
     assert_eq!(directory.round(now()).unwrap().changes, 0);
     assert_eq!(contents(place.path()), before);
+    fs::write(place.path().join("blue.yaml"), "# nothing\n").unwrap();
+    assert!(!is_up_to_date(place.path()));
+    directory.round(now()).unwrap();
+    assert!(is_up_to_date(place.path()));
 }
 
 #[test]
@@ -183,4 +189,29 @@ spec: {vpc: red, routes: [{dst: 10.9.0.0/16, via: {type: endpoint, endpointName:
     directory.round(now()).unwrap();
     let snapshot = DirectorySource::new(place.path()).read().unwrap();
     assert_eq!(snapshot.view.route_tables["red"].object.routes.len(), 1);
+}
+
+#[test]
+fn what_a_hand_changed_in_the_operators_files_is_put_right() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("red.yaml"), RED).unwrap();
+    let mut directory = open(place.path());
+    directory.round(now()).unwrap();
+    let before = contents(place.path());
+    let planned = place.path().join(".planned");
+    let stranger = planned.join("objects/vpcs.stranger.yaml");
+    let (status, nic) =
+        (planned.join("status/subnets.red.yaml"), planned.join("objects/networkinterfaces.red.a.eth0.yaml"));
+    fs::write(&stranger, "kind: Vpc").unwrap();
+    fs::remove_file(&status).unwrap();
+    fs::write(&nic, fs::read_to_string(&nic).unwrap().replace("10.0.0.4", "10.0.0.9")).unwrap();
+    directory.look_at(&[stranger, status, nic].into()).unwrap();
+    directory.round(now()).unwrap();
+    assert_eq!(contents(place.path()), before);
+    // An endpoint that is removed is made again, with what it had.
+    let endpoint = planned.join("objects/networkendpoints.red.a.eth0.yaml");
+    fs::remove_file(&endpoint).unwrap();
+    directory.look_at(&[endpoint.clone()].into()).unwrap();
+    directory.round(now()).unwrap();
+    assert!(fs::read_to_string(&endpoint).unwrap().contains("address: 10.0.0.4/24"));
 }

@@ -4,7 +4,7 @@ use super::{Changed, DirectoryError, Key, failed};
 use crate::view::{Kind, Object};
 use juneau_api::source::decode::{self, Rejected};
 use juneau_api::source::directory::is_manifest;
-use juneau_api::source::planned::stable_uid;
+use juneau_api::source::planned::{fingerprint, stable_uid};
 use juneau_api::view::ObjectName;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,8 @@ pub(super) struct Users {
 #[derive(Debug, Default)]
 struct File {
     content: Vec<u8>,
+    /// That is what stands there now.
+    is_read: bool,
     objects: BTreeMap<Key, Object>,
     problems: Vec<String>,
 }
@@ -33,6 +35,12 @@ impl Users {
 
     pub(super) fn get(&self, key: &Key) -> Option<&Object> {
         self.objects.get(key)
+    }
+
+    /// What tells this content of the files from another.
+    pub(super) fn fingerprint(&self) -> String {
+        let files = self.files.iter().filter(|(_, file)| file.is_read);
+        fingerprint(files.map(|(name, file)| (name.as_path(), file.content.as_slice())))
     }
 
     pub(super) fn problems(&self) -> Vec<String> {
@@ -51,6 +59,7 @@ impl Users {
             }
             let read = fs::read(&path);
             let file = self.files.entry(name.clone()).or_default();
+            file.is_read = read.is_ok();
             match read {
                 Ok(content) if content == file.content => {}
                 Ok(content) => file.load(&name, content),
