@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use notify::{RecursiveMode, Watcher as _};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::channel;
 
 /// How long nothing may be heard before the directory is read anyway: events can be lost.
 const RESYNC: Duration = Duration::from_secs(60);
@@ -53,11 +53,8 @@ pub fn run(path: &Path, config: Config, ready: impl FnOnce()) -> Result<core::co
         let until = outcome.wake.map(|wake| wake.duration_since(Timestamp::now()));
         let until = until.map(|until| Duration::try_from(until).unwrap_or_default());
         let patience = until.map_or(RESYNC, |until| until.min(RESYNC));
-        let mut paths = match events.recv_timeout(patience) {
-            Ok(paths) => paths,
-            // The watcher holds the sender as long as it lives.
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Vec::new(),
-        };
+        // Nothing heard in time is a reason to look as well.
+        let mut paths = events.recv_timeout(patience).unwrap_or_default();
         paths.extend(events.try_iter().flatten());
         let own = path.join(DIRECTORY);
         directory.look_at(&paths.into_iter().filter(|path| path.starts_with(&own)).collect())?;
