@@ -10,7 +10,9 @@ tools/preflight.sh kubernetes
 PATH=$PATH:$HOME/.cargo/bin:/usr/local/go/bin
 log=${CARGO_TARGET_DIR:-target}/test-kubernetes-output.txt
 mkdir -p "$(dirname "$log")"
-cargo run -q -p juneau-controlplane -- build
+# All tests at once, so that dependencies are built with the features that `make test` built them with.
+cargo test --workspace --test 'kubernetes*' --no-run
+"${CARGO_TARGET_DIR:-target}/debug/juneau-controlplane" build
 
 # Plain sh has no pipefail: the status comes back by a file.
 status=$(mktemp)
