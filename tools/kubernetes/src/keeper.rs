@@ -163,8 +163,16 @@ mod tests {
         let keeper = Keeper::default();
         let other = keeper.clone();
         let at = dir.clone();
-        std::thread::spawn(move || other.start(shell(&at, "exec sleep 1000", false)).unwrap()).join().unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
+        let started = move || {
+            other.start(shell(&at, "echo up; exec sleep 1000", false)).unwrap();
+            // Until it runs it has not asked for the signal yet, and would not hear of a thread that is gone.
+            while last_line(&at.join("script.log")) != "up" {
+                assert!(Instant::now() < deadline, "it never ran");
+                std::thread::yield_now();
+            }
+        };
+        std::thread::spawn(started).join().unwrap();
         while keeper.ended().is_none() {
             assert!(Instant::now() < deadline, "it still runs");
             std::thread::yield_now();
