@@ -110,7 +110,7 @@ pub struct NetworkEndpointStatus {
     /// The node's InternalIP, for readers; nodes take it from the Node.
     #[serde(default, rename = "nodeIP", skip_serializing_if = "Option::is_none")]
     pub node_ip: Option<String>,
-    /// Ready: the node that holds it has made the interface.
+    /// Ready: it has its node's address; `spec.attachment` tells that the node made the interface.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The generation of the spec that this status is about.

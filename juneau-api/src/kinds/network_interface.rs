@@ -113,11 +113,11 @@ pub enum InterfacePhase {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkInterfaceStatus {
-    /// How far it is: Pending without an address, Allocated with one, Ready when its node has made the interface, Failed
-    /// when it cannot have an address.
+    /// How far it is: Pending without an address, Allocated with one, Ready when its endpoint exists too, Failed when it
+    /// cannot have an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<InterfacePhase>,
-    /// Allocated: it has its address. Ready: its node has made the interface. The reasons say what is in the way.
+    /// Allocated: it has its address. Ready: its endpoint exists; that has `spec.attachment` once the node made the interface. The reasons say what is in the way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The AllocationClaim that its address comes from.
