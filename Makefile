@@ -1,11 +1,11 @@
 # Forwards to cargo, the lab and tools/; nothing is decided here. `make help` lists the targets.
 
-export PATH := $(PATH):$(HOME)/.cargo/bin
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LAB := $(TARGET_DIR)/debug/juneau-lab
 
-.PHONY: help lab check down build test test-kubernetes test-long test-kernels mutants bench audit
+.PHONY: help lab lab-kubernetes check down build test test-kubernetes test-long test-kernels mutants bench audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -14,6 +14,11 @@ lab: ## a cluster in a box: two nodes, two tenants with the same addresses (root
 	@tools/preflight.sh lab
 	@$(CARGO) build -p juneau-lab -p juneau-agent
 	@$(LAB) up
+
+lab-kubernetes: ## the same on a real Kubernetes API server, which is built once (root)
+	@tools/preflight.sh kubernetes
+	@$(CARGO) build -p juneau-lab
+	@$(LAB) up --kubernetes
 
 check: ## who reaches whom in the running lab (root)
 	@$(LAB) check

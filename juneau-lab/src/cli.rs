@@ -4,7 +4,7 @@ use crate::commands;
 use crate::enter::Enter;
 use crate::error::{LabError, Result};
 use crate::paths::{DEFAULT_DIR, Paths};
-use crate::{hold, operate, responder, supervise};
+use crate::{hold, responder, supervise};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::io::Write;
@@ -58,6 +58,14 @@ enum Command {
         /// How to show it
         #[arg(short, long, value_enum, default_value = "text")]
         output: Output,
+    },
+    /// Print where the kubeconfig of a lab on Kubernetes is
+    Kubeconfig,
+    /// Run kubectl as the administrator of a lab on Kubernetes
+    Kubectl {
+        /// Arguments for kubectl
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
     },
     /// Show nodes, agents, Pods and namespaces
     Status {
@@ -123,12 +131,8 @@ enum Command {
         mtu: u32,
         #[arg(long)]
         no_operator: bool,
-    },
-    /// Plan numbers, addresses and routes (background)
-    #[command(hide = true)]
-    Operate {
         #[arg(long)]
-        mtu: u32,
+        kubernetes: bool,
     },
     /// Hold a node's namespaces (background)
     #[command(hide = true)]
@@ -179,6 +183,8 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Check { output } => return commands::check(&paths, output),
         Command::Status { output } => return commands::status(&paths, output),
         Command::Down => commands::down(&paths)?,
+        Command::Kubeconfig => commands::kubeconfig(&paths)?,
+        Command::Kubectl { arguments } => commands::kubectl(&paths, &arguments)?,
         Command::Exec { target, command } => commands::exec(&paths, &target, &command)?,
         Command::Apply { files } => commands::apply(&paths, &files)?,
         Command::Delete { files } => commands::delete(&paths, &files)?,
@@ -186,13 +192,10 @@ fn run(cli: Cli) -> Result<bool> {
         Command::AddNode { name } => commands::add_node(&paths, &name)?,
         Command::Logs { target, follow } => commands::logs(&paths, target.as_deref(), follow)?,
         Command::Capture { target, arguments } => commands::capture(&paths, &target, &arguments)?,
-        Command::Supervise { mtu, no_operator } => {
+        Command::Supervise { mtu, no_operator, kubernetes } => {
             log_to_standard_error();
-            supervise::run(&paths, mtu, !no_operator)?;
-        }
-        Command::Operate { mtu } => {
-            log_to_standard_error();
-            match operate::run(&paths, mtu)? {}
+            let follow = if kubernetes { supervise::Follow::Kubernetes } else { supervise::Follow::Directory };
+            supervise::run(&paths, &supervise::Options { mtu, with_operator: !no_operator, follow })?;
         }
         Command::Hold { cgroup } => match hold::run(cgroup)? {},
         Command::Responder { name, socket } => responder::run(&name, &socket)?,

@@ -6,6 +6,10 @@ use juneau_api::view::{Text, View};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+/// The nodes that a lab begins with, unless manifests bring theirs: names, and addresses on the underlay.
+pub const NODES: [(&str, Ipv4Addr); 2] =
+    [("node-1", Ipv4Addr::new(192, 168, 77, 11)), ("node-2", Ipv4Addr::new(192, 168, 77, 12))];
+
 /// The wanted cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cluster {

@@ -102,6 +102,12 @@ pub enum LabError {
     /// The agent refused or did not answer.
     #[error(transparent)]
     Agent(#[from] juneau_agent::protocol::CallError),
+    /// The control plane did not start, or ended.
+    #[error(transparent)]
+    ControlPlane(#[from] juneau_controlplane::Error),
+    /// A request to the API server failed.
+    #[error("{0}")]
+    Kubernetes(String),
     /// Something about the manifests.
     #[error("{0}")]
     Manifests(String),

@@ -1,5 +1,5 @@
-//! `juneau-lab`: see the library. Under the name `juneau-agent` it is the node daemon, so that a lab needs nothing but
-//! this one file.
+//! `juneau-lab`: see the library. Under the names `juneau-agent` and `juneau-operator` it is those programs, so that a lab
+//! needs nothing but this one file.
 
 use clap::Parser;
 use std::path::Path;
@@ -7,8 +7,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let name = std::env::args_os().next().unwrap_or_default();
-    if Path::new(&name).file_name().is_some_and(|name| name == "juneau-agent") {
-        return juneau_agent::cli::main(juneau_agent::cli::Cli::parse());
+    match Path::new(&name).file_name().and_then(|name| name.to_str()) {
+        Some("juneau-agent") => juneau_agent::cli::main(juneau_agent::cli::Cli::parse()),
+        Some("juneau-operator") => juneau_operator::cli::main(juneau_operator::cli::Cli::parse()),
+        _ => juneau_lab::cli::main(),
     }
-    juneau_lab::cli::main()
 }

@@ -122,6 +122,18 @@ impl Paths {
         self.dir.join("pods").join(format!("{}.sock", pod.replace('/', "_")))
     }
 
+    /// What belongs to the control plane: keys, kubeconfigs, logs, the store.
+    #[must_use]
+    pub fn control_plane(&self) -> PathBuf {
+        self.dir.join("kubernetes")
+    }
+
+    /// What is applied to an API server before anything else.
+    #[must_use]
+    pub fn deploy(&self) -> PathBuf {
+        self.control_plane().join("deploy.json")
+    }
+
     /// Where a cgroup v2 hierarchy is mounted when the machine has none.
     #[must_use]
     pub fn cgroup_mount(&self) -> PathBuf {

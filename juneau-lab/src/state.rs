@@ -33,6 +33,20 @@ pub struct State {
     /// What the supervisor found wrong with manifests; the agents know more.
     #[serde(rename = "manifestProblems")]
     pub problems: Vec<String>,
+    /// The control plane, of a lab that is on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<Kubernetes>,
+}
+
+/// A control plane.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kubernetes {
+    /// The kubeconfig of its administrator.
+    pub kubeconfig: PathBuf,
+    /// Its programs.
+    pub processes: Vec<Process>,
+    /// What its start took, in milliseconds, in order.
+    pub phases: Vec<(String, u64)>,
 }
 
 /// A node.
@@ -115,7 +129,9 @@ impl State {
     pub fn processes(&self) -> Vec<Process> {
         let nodes = self.nodes.values().flat_map(|node| [Some(node.holder), node.agent]);
         let pods = self.pods.values().map(|pod| pod.responder);
-        [Some(self.supervisor), self.operator].into_iter().chain(pods).chain(nodes).flatten().collect()
+        let control_plane = self.kubernetes.iter().flat_map(|kubernetes| &kubernetes.processes).copied().map(Some);
+        let first = [Some(self.supervisor), self.operator].into_iter();
+        first.chain(pods).chain(nodes).chain(control_plane).flatten().collect()
     }
 
     /// The names of nodes and Pods, for messages.
@@ -156,6 +172,7 @@ mod tests {
             pods: BTreeMap::new(),
             waiting: Vec::new(),
             problems: Vec::new(),
+            kubernetes: None,
         };
         state.write(&paths).unwrap();
         assert_eq!(State::read(&paths).unwrap().as_ref(), Some(&state));

@@ -13,7 +13,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The lab's commands that run in the background.
-const BACKGROUND: [&str; 6] = ["supervise", "operate", "hold", "enter", "responder", "run"];
+const BACKGROUND: [&str; 5] = ["supervise", "hold", "enter", "responder", "run"];
 
 /// Removes everything of the lab at `paths`: processes, control groups, mounts with all that hangs on them (network
 /// namespaces, their devices, bpffs, its pins and programs), and the directory. Nothing there is no error.
@@ -47,7 +47,7 @@ pub fn teardown(paths: &Paths) -> Result<()> {
 /// Whether a command line is that of a background process of the lab in `dir`.
 fn is_ours(arguments: &[String], dir: &Path) -> bool {
     let program = arguments.first().and_then(|program| Path::new(program).file_name()).unwrap_or_default();
-    (program == "juneau-lab" || program == "juneau-agent")
+    ["juneau-lab", "juneau-agent", "juneau-operator"].iter().any(|ours| program == *ours)
         && arguments.iter().any(|argument| Path::new(argument).starts_with(dir))
         && arguments.iter().any(|argument| BACKGROUND.contains(&argument.as_str()))
 }
@@ -65,7 +65,9 @@ mod tests {
     fn only_background_processes_of_this_lab_are_found() {
         assert!(ours("/run/juneau-lab/bin/juneau-lab --state-dir /run/juneau-lab hold --cgroup /sys/fs/cgroup/x"));
         assert!(ours("juneau-agent run --node n --manifests /run/juneau-lab/manifests"));
+        assert!(ours("juneau-operator run --directory /run/juneau-lab/manifests --underlay-mtu 1500"));
         assert!(!ours("juneau-agent run --node n --manifests /run/juneau-lab-2/manifests"), "another lab's");
+        assert!(!ours("juneau-operator run --directory /run/juneau-lab-2/manifests"), "another lab's");
         assert!(!ours("juneau-lab --state-dir /run/juneau-lab status"), "a command of somebody's");
         assert!(!ours("vi /run/juneau-lab/manifests/run"));
     }

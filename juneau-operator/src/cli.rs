@@ -1,6 +1,8 @@
 //! The command line of `juneau-operator`.
 
+use crate::plan::Config;
 use crate::run::{Options, run};
+use crate::sink::directory;
 use clap::{Parser, Subcommand};
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -23,7 +25,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Work at an API server until told to stop (SIGTERM, SIGINT).
+    /// Work at an API server, or on a directory of manifests, until told to stop (SIGTERM, SIGINT).
     Run(Box<Options>),
     /// Print the definitions of Juneau's kinds, to be applied before anything else.
     Crds,
@@ -36,7 +38,10 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Crds => print(&crate::crds()),
         Command::Run(options) => {
             log(&cli.log, cli.log_json);
-            start(*options)
+            match &options.directory {
+                Some(path) => serve(path, &options),
+                None => start(*options),
+            }
         }
     };
     match ended {
@@ -60,6 +65,22 @@ fn print(text: &Result<String, String>) -> Result<(), String> {
     std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string())
 }
 
+/// Serves a directory. Signals end the process: every write leaves the directory whole.
+fn serve(path: &std::path::Path, options: &Options) -> Result<(), String> {
+    let default = Config::default();
+    let config = Config {
+        default_subnet_cidr: options.default_subnet_cidr.unwrap_or(default.default_subnet_cidr),
+        service_cidrs: options.service_cluster_ip_range.into_iter().collect(),
+        underlay_mtu: options.underlay_mtu.unwrap_or(default.underlay_mtu),
+        require_namespace_binding: options.require_namespace_binding,
+        ..default
+    };
+    match directory::run(path, config, || tracing::info!(directory = %path.display(), "planned as it is now")) {
+        Ok(never) => match never {},
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 fn start(options: Options) -> Result<(), String> {
     let failed = |error: &dyn core::fmt::Display| error.to_string();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| failed(&error))?;
@@ -81,4 +102,32 @@ fn start(options: Options) -> Result<(), String> {
     });
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn what_an_api_server_is_needed_for_is_refused_on_a_directory() {
+        Cli::command().debug_assert();
+        let parse = |line: &str| Cli::try_parse_from(line.split(' ')).map_err(|error| error.to_string());
+        assert!(
+            parse("juneau-operator run --directory d --underlay-mtu 9000 --default-subnet-cidr 10.1.0.0/16").is_ok()
+        );
+        for flag in [
+            "--kubeconfig=f",
+            "--leader-elect=false",
+            "--webhook-bind-address=:1",
+            "--webhook-host=h",
+            "--health-probe-bind-address=:1",
+            "--metrics-bind-address=:1",
+        ] {
+            assert!(parse(&format!("juneau-operator run {flag}")).is_ok(), "{flag}");
+            let refused = parse(&format!("juneau-operator run --directory d {flag}")).unwrap_err();
+            let name = flag.split('=').next().unwrap();
+            assert!(refused.contains("--directory") && refused.contains(name), "{refused}");
+        }
+    }
 }

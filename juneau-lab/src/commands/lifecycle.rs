@@ -2,6 +2,7 @@
 
 use super::{check, columns, print, show};
 use crate::cli::Output;
+use crate::cluster::NODES;
 use crate::error::{Context, LabError, Result};
 use crate::lock::Lock;
 use crate::paths::Paths;
@@ -10,6 +11,7 @@ use crate::supervise::{Ask, ask};
 use crate::teardown::teardown;
 use juneau_api::source::directory::DirectorySource;
 use juneau_api::source::store::Store;
+use juneau_controlplane::Programs;
 use nix::mount::{MsFlags, mount};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,12 +23,21 @@ const SETTLE: Duration = Duration::from_secs(30);
 /// Which manifests a lab starts with when none are named.
 const EXAMPLE: &str = "examples/tenants";
 
+/// How long one may take whose API server has to start as well.
+const SETTLE_KUBERNETES: Duration = Duration::from_secs(120);
+
 /// What `up` was asked for.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Up {
-    /// Manifests to start with; they are copied [default: examples/tenants]
+    /// Manifests to start with; they are copied, or applied to the API server [default: examples/tenants]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
+    /// Start with nodes and nothing else
+    #[arg(long, conflicts_with = "directory")]
+    empty: bool,
+    /// Run on a real API server, whose programs are built once, instead of on a directory
+    #[arg(long, conflicts_with = "no_operator")]
+    kubernetes: bool,
     /// Do not check who reaches whom
     #[arg(long)]
     no_check: bool,
@@ -39,6 +50,9 @@ pub struct Up {
     /// The agent to run on the nodes, instead of this program's own
     #[arg(long, value_name = "PROGRAM")]
     agent: Option<PathBuf>,
+    /// The operator to run, instead of this program's own
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "no_operator")]
+    operator: Option<PathBuf>,
 }
 
 /// Starts a lab, or starts it anew. Returns whether all is as it should be.
@@ -52,23 +66,88 @@ pub fn up(paths: &Paths, options: &Up) -> Result<bool> {
         ));
     }
     let start_time = Instant::now();
-    let manifests = find_manifests(options.directory.as_deref())?;
+    let manifests = match &options.directory {
+        _ if options.empty => None,
+        Some(named) if !named.is_dir() => {
+            return Err(LabError::Usage(format!(
+                "{} is not a directory: --directory wants one with manifests",
+                named.display()
+            )));
+        }
+        Some(named) => Some(named.clone()),
+        None => Some(find(EXAMPLE)?),
+    };
+    if options.kubernetes {
+        // Building them takes minutes, once: not while the lab is locked.
+        Programs::find_or_build(&mut |line| print(&format!("{line}\n")))?;
+    }
     let lock = Lock::take(paths)?;
     teardown(paths)?;
-    prepare(paths, &manifests, options.agent.as_deref())?;
+    prepare(paths, options)?;
     let mut supervise = vec!["supervise".into(), "--mtu".into(), OsString::from(options.mtu.to_string())];
+    if options.kubernetes {
+        super::kubernetes::prepare(paths)?;
+        supervise.push("--kubernetes".into());
+    } else {
+        if let Some(manifests) = &manifests {
+            copy_manifests(manifests, &paths.manifests())?;
+        }
+        add_nodes(&paths.manifests())?;
+    }
     if options.no_operator {
         supervise.push("--no-operator".into());
     }
     start(paths, "supervisor", &supervise, true)?;
-    let state = ask(paths, Ask::Settled, SETTLE)?;
+    let settle = if options.kubernetes { SETTLE_KUBERNETES } else { SETTLE };
+    let mut state = ask(paths, Ask::Settled, settle)?;
+    let mut phases = Phases::of(start_time, &state);
+    if options.kubernetes
+        && let Some(manifests) = manifests
+    {
+        super::kubernetes::change(paths, "apply", &[manifests])?;
+        phases.end("kubectl apply");
+        state = ask(paths, Ask::Settled, settle)?;
+        phases.end("Pods");
+    }
     drop(lock);
     print(&show::describe(&state));
     print(&show::list_problems(&show::problems(&state)));
     print(&format!("\nup after {:.1} s\n\n", start_time.elapsed().as_secs_f32()));
-    let ok = options.no_check || check(paths, Output::Text)?;
+    let ok = options.no_check || state.pods.is_empty() || check(paths, Output::Text)?;
+    if options.kubernetes {
+        phases.end("check");
+        print(&phases.text(start_time));
+    }
     print(&next_steps(paths, &state));
     Ok(ok)
+}
+
+/// How long what took.
+struct Phases {
+    last: Instant,
+    all: Vec<(String, f32)>,
+}
+
+impl Phases {
+    /// What the supervisor measured, and what was around it.
+    fn of(start: Instant, state: &crate::state::State) -> Self {
+        let known = state.kubernetes.iter().flat_map(|kubernetes| &kubernetes.phases);
+        let mut all: Vec<(String, f32)> =
+            known.map(|(name, ms)| (name.clone(), Duration::from_millis(*ms).as_secs_f32())).collect();
+        let rest = start.elapsed().as_secs_f32() - all.iter().map(|(_, seconds)| seconds).sum::<f32>();
+        all.push(("operator, nodes, agents".to_owned(), rest));
+        Self { last: Instant::now(), all }
+    }
+
+    fn end(&mut self, name: &str) {
+        self.all.push((name.to_owned(), self.last.elapsed().as_secs_f32()));
+        self.last = Instant::now();
+    }
+
+    fn text(&self, start: Instant) -> String {
+        let parts: Vec<String> = self.all.iter().map(|(name, seconds)| format!("{name} {seconds:.1}")).collect();
+        format!("\n{:.1} s from nothing: {}\n", start.elapsed().as_secs_f32(), parts.join(", "))
+    }
 }
 
 /// Removes a lab.
@@ -81,23 +160,20 @@ pub fn down(paths: &Paths) -> Result<()> {
     lock.remove()
 }
 
-fn find_manifests(named: Option<&Path>) -> Result<PathBuf> {
-    if let Some(named) = named {
-        return named.is_dir().then(|| named.to_owned()).ok_or_else(|| {
-            LabError::Usage(format!("{} is not a directory: --directory wants one with manifests", named.display()))
-        });
-    }
-    // In the repository, or wherever the program lies in its target directory.
+/// A directory of the repository: from where we are, or from wherever the program lies in its target directory.
+pub(super) fn find(part: &str) -> Result<PathBuf> {
     let program = std::env::current_exe().context(|| "finding this program")?;
     let places = std::iter::once(Path::new("")).chain(program.ancestors());
-    let mut found = places.map(|place| place.join(EXAMPLE)).filter(|place| place.is_dir());
-    found.next().ok_or_else(|| LabError::Usage(format!("{EXAMPLE} is not here: name manifests with --directory DIR")))
+    let mut found = places.map(|place| place.join(part)).filter(|place| place.is_dir());
+    let found =
+        found.next().ok_or_else(|| LabError::Usage(format!("{part} is not here: run this in the repository")))?;
+    std::path::absolute(&found).context(|| format!("finding {}", found.display()))
 }
 
-fn prepare(paths: &Paths, manifests: &Path, agent: Option<&Path>) -> Result<()> {
+fn prepare(paths: &Paths, options: &Up) -> Result<()> {
     let dir = paths.dir();
     std::fs::create_dir_all(dir).context(|| format!("creating {}", dir.display()))?;
-    mount(Some("juneau-lab"), dir, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755,size=512m"))
+    mount(Some("juneau-lab"), dir, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some("mode=0755,size=2g"))
         .context(|| format!("mounting a tmpfs at {}", dir.display()))?;
     // Shared, so that the namespaces of Pods that are pinned here later show in the nodes' mount namespaces.
     mount(None::<&str>, dir, None::<&str>, MsFlags::MS_SHARED, None::<&str>)
@@ -106,16 +182,17 @@ fn prepare(paths: &Paths, manifests: &Path, agent: Option<&Path>) -> Result<()> 
         std::fs::create_dir_all(&directory).context(|| format!("creating {}", directory.display()))?;
     }
     let program = std::env::current_exe().context(|| "finding this program")?;
-    let agent = match agent {
-        Some(agent) => agent.canonicalize().context(|| format!("finding {}", agent.display()))?,
-        None => program.clone(),
-    };
-    for (name, target) in [("juneau-lab", &program), ("juneau-agent", &agent)] {
+    for (name, other) in
+        [("juneau-lab", None), ("juneau-agent", options.agent.as_ref()), ("juneau-operator", options.operator.as_ref())]
+    {
+        let target = match other {
+            Some(other) => other.canonicalize().context(|| format!("finding {}", other.display()))?,
+            None => program.clone(),
+        };
         let link = paths.programs().join(name);
-        std::os::unix::fs::symlink(target, &link).context(|| format!("linking {}", link.display()))?;
+        std::os::unix::fs::symlink(&target, &link).context(|| format!("linking {}", link.display()))?;
     }
-    copy_manifests(manifests, &paths.manifests())?;
-    add_nodes(&paths.manifests())
+    Ok(())
 }
 
 /// Nodes are the lab's own: two, unless the manifests bring theirs.
@@ -124,7 +201,7 @@ fn add_nodes(manifests: &Path) -> Result<()> {
     if !read.map_err(|error| LabError::Manifests(error.to_string()))?.view.nodes.is_empty() {
         return Ok(());
     }
-    let nodes: String = [("node-1", "192.168.77.11"), ("node-2", "192.168.77.12")]
+    let nodes: String = NODES
         .map(|(name, address)| {
             format!(
                 "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\nstatus:\n  addresses:\n    \
@@ -166,12 +243,18 @@ fn next_steps(paths: &Paths, state: &crate::state::State) -> String {
     let node = &one.node;
     let agent = state.nodes.get(node).and_then(|node| node.agent).map_or(0, |agent| agent.pid);
     let manifests = paths.manifests();
+    let edit = match &state.kubernetes {
+        Some(_) => {
+            (format!("{lab} kubectl get vpc,subnet,iface -A"), "the objects; $KUBECONFIG: juneau-lab kubeconfig")
+        }
+        None => (format!("edit a file in {}", manifests.display()), "it is in force within a second: see check"),
+    };
     let steps = [
         (format!("{lab} exec {pod} -- ping -c 3 {address}"), "a packet"),
         (format!("{lab} capture {node} -- udp port 4789"), "what the underlay sees of it, in another terminal"),
         (format!("{lab} exec {node} -- juneau-agent drops"), "what was dropped there, and why"),
         (format!("{lab} exec {node} -- juneau-agent flows"), "the connections that the node knows"),
-        (format!("edit a file in {}", manifests.display()), "it is in force within a second: see check"),
+        edit,
         (format!("kill -9 {agent}"), "the agent of that node: connections stay, it comes back"),
         (format!("{lab} --help"), "all commands"),
         (format!("{lab} down"), "remove everything"),

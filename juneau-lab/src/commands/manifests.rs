@@ -7,10 +7,10 @@ use crate::error::{Context, LabError, Result};
 use crate::paths::Paths;
 use crate::state::State;
 use crate::supervise::{Ask, ask};
-use juneau_api::source::directory::DirectorySource;
+use juneau_api::source::decode;
 use juneau_api::source::planned;
-use juneau_api::source::store::{Outcome, Store, StoreError};
-use juneau_api::view::{Key, Kind};
+use juneau_api::source::store::{Outcome, Store, StoreError, Stored};
+use juneau_api::view::{Key, Kind, Origin};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::Ipv4Addr;
@@ -23,6 +23,9 @@ const SETTLE: Duration = Duration::from_secs(15);
 /// Addresses of nodes that `add-node` makes are in this network.
 const NETWORK: [u8; 3] = [192, 168, 77];
 
+/// The last of them: the one after it is the control plane's, where there is one.
+const LAST: u8 = 253;
+
 fn failed(error: StoreError) -> LabError {
     LabError::Manifests(error.to_string())
 }
@@ -32,7 +35,7 @@ fn failed(error: StoreError) -> LabError {
 /// # Errors
 /// When they cannot be used, or do not come into force.
 pub fn apply(paths: &Paths, files: &[PathBuf]) -> Result<()> {
-    change(paths, files, Store::apply)
+    change(paths, "apply", files, Store::apply)
 }
 
 /// Removes what manifests name from the lab's directory and waits until it is gone.
@@ -40,13 +43,16 @@ pub fn apply(paths: &Paths, files: &[PathBuf]) -> Result<()> {
 /// # Errors
 /// When they cannot be read, or the lab does not settle.
 pub fn delete(paths: &Paths, files: &[PathBuf]) -> Result<()> {
-    change(paths, files, Store::delete)
+    change(paths, "delete", files, Store::delete)
 }
 
 type Change = fn(&Store, &str) -> std::result::Result<Vec<(Key, Outcome)>, StoreError>;
 
-fn change(paths: &Paths, files: &[PathBuf], change: Change) -> Result<()> {
-    State::of_running(paths)?;
+fn change(paths: &Paths, verb: &str, files: &[PathBuf], change: Change) -> Result<()> {
+    if State::of_running(paths)?.kubernetes.is_some() {
+        super::kubernetes::change(paths, verb, files)?;
+        return settle(paths);
+    }
     let store = Store::new(paths.manifests());
     for file in files {
         let text = read(file)?;
@@ -89,7 +95,10 @@ pub fn get(paths: &Paths, kind: Option<&str>, name: Option<&str>, format: Format
             ))
         })?),
     };
-    let mut found = planned::completed(&paths.manifests(), Store::new(paths.manifests()).get().map_err(failed)?);
+    let mut found = match State::read(paths)?.and_then(|state| state.kubernetes) {
+        Some(kubernetes) => stored(&kubernetes.kubeconfig, wanted)?,
+        None => planned::completed(&paths.manifests(), Store::new(paths.manifests()).get().map_err(failed)?),
+    };
     found.retain(|stored| wanted.is_none_or(|kind| stored.key.kind == kind));
     found.retain(|stored| name.is_none_or(|name| stored.key.name.to_string() == name || stored.key.name.name == name));
     if let Some(name) = name
@@ -117,18 +126,34 @@ pub fn get(paths: &Paths, kind: Option<&str>, name: Option<&str>, format: Format
     Ok(())
 }
 
+/// The objects of an API server, as a directory would have them.
+fn stored(kubeconfig: &Path, wanted: Option<Kind>) -> Result<Vec<Stored>> {
+    let kinds = wanted.map_or_else(|| Kind::ALL.to_vec(), |kind| vec![kind]);
+    let objects = crate::kubernetes::list(kubeconfig, &kinds)?;
+    let stored = objects.into_iter().filter_map(|value| {
+        let key = decode::identify(&value).ok()?;
+        Some(Stored { key, origin: Origin { file: "API server".into(), document: 0 }, value })
+    });
+    Ok(stored.collect())
+}
+
 /// Adds a node to the lab: a Node object with the next free address.
 ///
 /// # Errors
 /// When there is such a node, or no address is free.
 pub fn add_node(paths: &Paths, name: &str) -> Result<()> {
-    State::of_running(paths)?;
-    let snapshot = DirectorySource::new(paths.manifests()).read();
-    let view = snapshot.map_err(|error| LabError::Manifests(error.to_string()))?.view;
-    if view.nodes.contains_key(name) {
+    let state = State::of_running(paths)?;
+    let cluster = show::cluster(paths, &state)?;
+    if cluster.nodes.contains_key(name) {
         return Err(LabError::Usage(format!("there is a node {name} already")));
     }
-    let address = free_address(&Cluster::from(&view))?;
+    let address = free_address(&cluster)?;
+    if let Some(kubernetes) = &state.kubernetes {
+        crate::kubernetes::add_node(&kubernetes.kubeconfig, name, address)?;
+        settle(paths)?;
+        print(&format!("node {name} is up at {address}\n"));
+        return Ok(());
+    }
     let text = serde_json::json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -147,7 +172,7 @@ fn free_address(cluster: &Cluster) -> Result<Ipv4Addr> {
     let taken: BTreeSet<u8> =
         cluster.nodes.values().map(Ipv4Addr::octets).filter(|o| o[..3] == NETWORK).map(|o| o[3]).collect();
     let highest = taken.last().copied().unwrap_or(10);
-    let mut free = (highest.saturating_add(1)..=254).chain(1..=254).filter(|last| !taken.contains(last));
+    let mut free = (highest.saturating_add(1)..=LAST).chain(1..=LAST).filter(|last| !taken.contains(last));
     let last = free.next().ok_or_else(|| LabError::Usage("the underlay has no free address left".to_owned()))?;
     Ok(Ipv4Addr::new(a, b, c, last))
 }
@@ -164,7 +189,7 @@ mod tests {
         };
         assert_eq!(last(&[]), Some(11));
         assert_eq!(last(&[11, 12]), Some(13));
-        assert_eq!(last(&[1, 254]), Some(2));
-        assert_eq!(last(&(1..=254).collect::<Vec<_>>()), None);
+        assert_eq!(last(&[1, 253]), Some(2));
+        assert_eq!(last(&(1..=253).collect::<Vec<_>>()), None);
     }
 }

@@ -1,10 +1,12 @@
 //! The commands, one function each.
 
+mod kubernetes;
 mod lifecycle;
 mod manifests;
 mod show;
 mod target;
 
+pub use kubernetes::{kubeconfig, kubectl};
 pub use lifecycle::{Up, down, up};
 pub use manifests::{add_node, apply, delete, get};
 pub use show::{check, logs, status};

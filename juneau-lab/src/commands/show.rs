@@ -107,15 +107,23 @@ pub(super) fn describe(state: &State) -> String {
     text
 }
 
+/// What there should be.
+pub(super) fn cluster(paths: &Paths, state: &State) -> Result<Cluster> {
+    if let Some(kubernetes) = &state.kubernetes {
+        return crate::kubernetes::read(&kubernetes.kubeconfig);
+    }
+    let snapshot = DirectorySource::new(paths.manifests()).read();
+    let snapshot = snapshot.map_err(|error| LabError::Manifests(error.to_string()))?;
+    Ok(Cluster::from(&snapshot.view))
+}
+
 /// Checks who reaches whom. Returns whether every cell is as expected.
 ///
 /// # Errors
 /// When there is no lab to check.
 pub fn check(paths: &Paths, output: Output) -> Result<bool> {
     let state = State::of_running(paths)?;
-    let snapshot = DirectorySource::new(paths.manifests()).read();
-    let snapshot = snapshot.map_err(|error| LabError::Manifests(error.to_string()))?;
-    let cluster = Cluster::from(&snapshot.view);
+    let cluster = cluster(paths, &state)?;
     let subjects: BTreeMap<String, Subject> = cluster
         .pods
         .keys()

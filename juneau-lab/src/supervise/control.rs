@@ -89,7 +89,8 @@ impl Supervisor {
         }
         let now = Instant::now();
         let newest = self.asked.iter().map(|waiting| waiting.since + NOTICE).max();
-        if newest.is_some_and(|newest| now < newest) || !self.agents_settled() {
+        if newest.is_some_and(|newest| now < newest) || !self.agents_settled() || !self.source.is_current(&self.wanted)
+        {
             let soon = now + Duration::from_millis(20);
             self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
             return;

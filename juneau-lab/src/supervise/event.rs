@@ -2,6 +2,7 @@
 
 use super::control::Waiting;
 use crate::error::{LabError, Result};
+use crate::kubernetes::{Server, Told, wait_for_webhook};
 use crate::process::Process;
 use juneau_agent::protocol::{Method, Status, call};
 use notify::{RecursiveMode, Watcher};
@@ -15,6 +16,12 @@ use std::time::Duration;
 pub(super) enum Event {
     /// A file in the directory of manifests.
     Manifests,
+    /// The control plane started, or did not.
+    Server(Box<std::result::Result<Server, String>>),
+    /// The API server said what there should be.
+    Told(Told),
+    /// The operator, this process, answers the API server.
+    OperatorAnswers(Process),
     /// A process of the lab ended.
     Ended(Process, String),
     /// The agent of a node says that everything is programmed.
@@ -42,6 +49,15 @@ pub(super) fn wait_for_end(mut child: Child, process: Process, events: Sender<Ev
     std::thread::spawn(move || {
         let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         events.send(Event::Ended(process, status)).ok();
+    });
+}
+
+/// Tells when the operator answers the API server, unless it ends before.
+pub(super) fn wait_for_operator(process: Process, kubeconfig: PathBuf, events: Sender<Event>) {
+    std::thread::spawn(move || match wait_for_webhook(&kubeconfig, || !process.runs()) {
+        Ok(true) => drop(events.send(Event::OperatorAnswers(process))),
+        Ok(false) => {}
+        Err(error) => tracing::error!("asking the operator: {error}"),
     });
 }
 

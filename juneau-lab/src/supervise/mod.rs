@@ -9,8 +9,10 @@ mod event;
 mod node;
 mod operator;
 mod pod;
+mod source;
 
 pub use control::{Ask, ask};
+pub use source::Follow;
 
 use crate::cgroup::Cgroup;
 use crate::cluster::Cluster;
@@ -20,10 +22,10 @@ use crate::process::Process;
 use crate::state::{self, State};
 use crate::underlay;
 use event::Event;
-use juneau_api::source::directory::DirectorySource;
 use node::Node;
 use operator::Operator;
 use pod::Pod;
+use source::Source;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -40,6 +42,17 @@ fn pause(failures: u32) -> Duration {
     RETRY.saturating_mul(1 << failures.min(10)).min(RETRY_MAXIMUM)
 }
 
+/// How a supervisor is started.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// MTU of the underlay, in bytes.
+    pub mtu: u32,
+    /// Whether an operator plans; without one, manifests say everything.
+    pub with_operator: bool,
+    /// What is followed.
+    pub follow: Follow,
+}
+
 /// The supervisor of one lab.
 #[derive(Debug)]
 struct Supervisor {
@@ -49,7 +62,7 @@ struct Supervisor {
     cgroup: Option<Cgroup>,
     /// The operator, unless the manifests say everything.
     operator: Option<Operator>,
-    source: DirectorySource,
+    source: Source,
     wanted: Cluster,
     problems: Vec<String>,
     nodes: BTreeMap<String, Node>,
@@ -63,11 +76,12 @@ struct Supervisor {
     next: Option<Instant>,
 }
 
-/// Runs the supervisor of the lab at `paths` until the process ends. Writes a line to standard output when it listens.
+/// Runs the supervisor of the lab at `paths`, which follows a directory or an API server, until the process ends. Writes
+/// a line to standard output when it listens.
 ///
 /// # Errors
 /// When the underlay cannot be made, or the directory cannot be watched.
-pub fn run(paths: &Paths, mtu: u32, with_operator: bool) -> Result<()> {
+pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     nix::unistd::setsid().ok();
     let cgroup = match Cgroup::of_lab(&paths.name(), &paths.cgroup_mount()) {
         Ok(cgroup) => Some(cgroup),
@@ -81,9 +95,10 @@ pub fn run(paths: &Paths, mtu: u32, with_operator: bool) -> Result<()> {
         cgroup.create()?;
         cgroup.join()?;
     }
+    let Options { mtu, with_operator, follow } = *options;
     underlay::create(&paths.underlay(), mtu)?;
     let (events, incoming) = channel();
-    let _watcher = event::watch(&paths.manifests(), events.clone())?;
+    let source = Source::start(paths, mtu, follow, &events)?;
     control::listen(&paths.supervisor_socket(), events.clone())?;
     let mut supervisor = Supervisor {
         paths: paths.clone(),
@@ -91,7 +106,7 @@ pub fn run(paths: &Paths, mtu: u32, with_operator: bool) -> Result<()> {
         this: Process::this()?,
         cgroup,
         operator: with_operator.then(Operator::default),
-        source: DirectorySource::new(paths.manifests()),
+        source,
         wanted: Cluster::default(),
         problems: Vec::new(),
         nodes: BTreeMap::new(),
@@ -113,6 +128,7 @@ impl Supervisor {
         loop {
             self.round();
             self.state().write(&self.paths)?;
+            self.source.tell(&self.nodes, &self.pods);
             self.tell_who_asked();
             let patience = match self.next {
                 Some(next) => next.saturating_duration_since(Instant::now()),
@@ -133,6 +149,13 @@ impl Supervisor {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Manifests => self.read_manifests(),
+            Event::Server(server) => self.source.take_server(*server),
+            Event::Told(told) => {
+                self.wanted = told.cluster;
+                self.problems = told.problems;
+                self.source.was_told(told.waiting);
+            }
+            Event::OperatorAnswers(process) => self.operator_answers(process),
             Event::Ended(process, status) => self.ended(process, &status),
             Event::AgentReady(name, process, status) => self.agent_is_ready(&name, process, &status),
             Event::Asked(waiting) => self.asked.push(waiting),
@@ -140,7 +163,8 @@ impl Supervisor {
     }
 
     fn read_manifests(&mut self) {
-        match self.source.read() {
+        let Source::Directory { source, .. } = &mut self.source else { return };
+        match source.read() {
             Ok(snapshot) => {
                 self.wanted = Cluster::from(&snapshot.view);
                 self.problems = snapshot.problems.iter().map(ToString::to_string).collect();
@@ -154,6 +178,9 @@ impl Supervisor {
     fn round(&mut self) {
         self.next = None;
         self.waiting.clear();
+        for missing in self.source.missing() {
+            self.wait_for(missing, None);
+        }
         self.bring_up_operator();
         self.remove_unwanted_pods();
         self.remove_unwanted_nodes();
@@ -201,6 +228,7 @@ impl Supervisor {
             pods: self.pods.iter().map(|(name, pod)| (name.clone(), pod.state(&self.paths, name))).collect(),
             waiting: self.waiting.clone(),
             problems: self.problems.clone(),
+            kubernetes: self.source.kubernetes(),
         }
     }
 }

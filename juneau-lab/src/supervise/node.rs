@@ -136,7 +136,11 @@ impl Supervisor {
                 self.wait_for(what, Some(until));
                 return Ok(());
             }
-            let started = Self::start_agent(&self.paths, name, &node.state(&self.paths, name))?;
+            let Some(objects) = self.source.objects(&self.paths, name) else {
+                self.wait_for(format!("node {name}: its agent's token"), None);
+                return Ok(());
+            };
+            let started = Self::start_agent(&self.paths, name, &node.state(&self.paths, name), objects)?;
             let process = started.process;
             tracing::info!("the agent of node {name} is process {}", process.pid);
             wait_for_end(started.child, process, self.events.clone());
@@ -186,11 +190,16 @@ impl Supervisor {
         })
     }
 
-    fn start_agent(paths: &Paths, name: &str, node: &state::Node) -> Result<crate::spawn::Started> {
+    fn start_agent(
+        paths: &Paths,
+        name: &str,
+        node: &state::Node,
+        objects: (&str, OsString),
+    ) -> Result<crate::spawn::Started> {
         let mut command: Vec<OsString> = vec!["juneau-agent".into(), "run".into()];
         for (option, value) in [
             ("--node", name.into()),
-            ("--manifests", paths.manifests().into_os_string()),
+            objects,
             ("--socket", node.socket.clone().into()),
             ("--metrics-socket", paths.metrics_socket(name).into()),
             ("--state-dir", paths.agent_state(name).into()),

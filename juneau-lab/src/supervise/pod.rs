@@ -67,6 +67,10 @@ impl Pod {
         self.failures += 1;
     }
 
+    pub(super) fn uid(&self) -> &str {
+        &self.uid
+    }
+
     pub(super) fn state(&self, paths: &Paths, name: &str) -> state::Pod {
         state::Pod {
             node: self.node.clone(),

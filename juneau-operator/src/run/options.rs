@@ -6,9 +6,26 @@ use ipnet::Ipv4Net;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// Flags that mean something at an API server only.
+const AT_A_SERVER: [&str; 8] = [
+    "kubeconfig",
+    "leader_elect",
+    "webhook_bind_address",
+    "webhook_hosts",
+    "webhook_ca_secret_name",
+    "webhook_configuration",
+    "health_probe_bind_address",
+    "metrics_bind_address",
+];
+
 /// Options of `juneau-operator run`.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
+    /// Plan on a directory of manifests instead of an API server; what is planned is written to DIR/.planned. There is no
+    /// election, no webhook and nothing to ask for health or metrics there, and nothing is detected: what flags do not
+    /// say is assumed.
+    #[arg(long, value_name = "DIR", conflicts_with_all = AT_A_SERVER)]
+    pub directory: Option<PathBuf>,
     /// Kubeconfig file. Without it: $KUBECONFIG, ~/.kube/config, or the ServiceAccount of the Pod.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,

@@ -60,7 +60,7 @@ pub struct AuditLog {
 impl AuditLog {
     /// The log at `path` from its beginning.
     #[must_use]
-    pub(crate) fn new(path: &Path) -> Self {
+    pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), start: 0 }
     }
 

@@ -99,7 +99,8 @@ struct Follower {
 
 impl Follower {
     async fn follow<K: Lean>(self, api: Api<Guarded<K>>, config: Config) {
-        let mut streams_lists = true;
+        // Whether a list has come whole since the last one began.
+        let (mut streams_lists, mut listed) = (true, false);
         let mut failed: Option<Instant> = None;
         loop {
             let config = if streams_lists { config.clone().streaming_lists() } else { config.clone().any_semantic() };
@@ -115,12 +116,17 @@ impl Follower {
                 tokio::select! {
                     event = events.next() => match event {
                         Some(Ok(event)) => {
+                            match event {
+                                Event::Init => listed = false,
+                                Event::InitDone => listed = true,
+                                _ => {}
+                            }
                             self.take::<K>(event);
                             if failed.take().is_some() {
                                 self.fail::<K>(None);
                             }
                         }
-                        Some(Err(error)) if streams_lists && refuses_streams(&error) => {
+                        Some(Err(error)) if streams_lists && refuses_streams(&error, listed) => {
                             tracing::debug!(kind = %K::KIND, %error, "the server does not stream lists");
                             streams_lists = false;
                             break;
@@ -174,9 +180,14 @@ fn lock(objects: &Mutex<Objects>) -> MutexGuard<'_, Objects> {
     objects.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The server knows no `sendInitialEvents`, or does not allow it (400 and 422).
-fn refuses_streams(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
+/// The server knows no `sendInitialEvents`, or does not allow it (400 and 422); or it begins, and ends with an error
+/// before the list is whole, as one does whose etcd tells no progress (3.4 up to 3.4.30).
+fn refuses_streams(error: &watcher::Error, listed: bool) -> bool {
+    match error {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 400 | 422),
+        watcher::Error::WatchError(status) => !listed && !matches!(status.code, 410 | 429),
+        _ => false,
+    }
 }
 
 fn is_gone(error: &watcher::Error) -> bool {

@@ -126,6 +126,17 @@ async fn a_server_that_streams_no_lists_is_asked_for_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_whose_streamed_list_fails_is_asked_for_one() {
+    let mut run = Run::start([
+        events(&[("ADDED", node("a", 3, at("192.0.2.9"))), ("ERROR", status(500, "InternalError"))]),
+        list(5, &[node("a", 4, at("192.0.2.1"))]),
+    ]);
+    run.wait(&[("a", "192.0.2.1")], &[]).await;
+    assert!(has(&run.request().await, "sendInitialEvents=true"));
+    assert!(!has(&run.request().await, "watch=true"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_that_is_streamed_ends_with_its_bookmark() {
     let mut end = node("", 7, json!([]));
     end["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
