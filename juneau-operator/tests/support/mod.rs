@@ -1,6 +1,6 @@
 //! A control plane with what `deploy/` holds, and operators as programs under their own ServiceAccount.
 
-#![allow(unreachable_pub)]
+#![allow(unreachable_pub, dead_code)]
 
 use juneau_controlplane::{ControlPlane, Options, Programs};
 use kube::api::{Api, DynamicObject, ListParams};
@@ -30,9 +30,14 @@ pub struct Cluster {
 impl Cluster {
     /// Starts one with the definitions, the roles, the policy and two nodes; with the webhook if it is asked for.
     pub async fn start(with_webhook: bool) -> Self {
-        let control_plane = tokio::task::spawn_blocking(|| {
+        Self::with(with_webhook, Options::default()).await
+    }
+
+    /// The same with other options.
+    pub async fn with(with_webhook: bool, options: Options) -> Self {
+        let control_plane = tokio::task::spawn_blocking(move || {
             let programs = Programs::find_or_build(&mut |_| {}).unwrap();
-            ControlPlane::start(&programs, &Options::default()).unwrap()
+            ControlPlane::start(&programs, &options).unwrap()
         })
         .await
         .unwrap();
@@ -121,6 +126,38 @@ impl Cluster {
     }
 }
 
+/// A request by a client; what the server said when it refused. kubectl does the same in a hundred times the time.
+pub async fn ask(client: &kube::Client, method: &str, path: &str, body: Option<&Value>) -> Result<Value, String> {
+    let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let request = http::Request::builder().method(method).uri(path).header("content-type", media);
+    client.request(request.body(body.into_bytes()).unwrap()).await.map_err(|error| error.to_string())
+}
+
+/// The path of an object, or without its name that of its kind.
+pub fn path(object: &Value, with_name: bool) -> String {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let version = text("/apiVersion").unwrap();
+    let root = if version.contains('/') { "apis" } else { "api" };
+    let namespace = text("/metadata/namespace").map(|name| format!("/namespaces/{name}")).unwrap_or_default();
+    let name = if with_name { format!("/{}", text("/metadata/name").unwrap()) } else { String::new() };
+    format!("/{root}/{version}{namespace}/{}s{name}", text("/kind").unwrap().to_lowercase())
+}
+
+pub async fn create(client: &kube::Client, object: &str) -> Result<Value, String> {
+    let object = serde_json::from_str(object).unwrap();
+    ask(client, "POST", &path(&object, false), Some(&object)).await
+}
+
+/// Changes a part of an object, which is given by its path.
+pub async fn merge(client: &kube::Client, path: &str, change: Value) -> Result<Value, String> {
+    ask(client, "PATCH", path, Some(&change)).await
+}
+
+pub async fn delete(client: &kube::Client, path: &str) -> Result<Value, String> {
+    ask(client, "DELETE", path, None).await
+}
+
 /// A client by a kubeconfig.
 pub async fn client(path: &std::path::Path) -> kube::Client {
     let file = kube::config::Kubeconfig::read_from(path).unwrap();
@@ -155,6 +192,11 @@ pub struct Operator {
 
 impl Operator {
     pub async fn start(cluster: &Cluster, webhook: u16) -> Self {
+        Self::start_with(cluster, webhook, &[]).await
+    }
+
+    /// The same with more flags.
+    pub async fn start_with(cluster: &Cluster, webhook: u16, flags: &[&str]) -> Self {
         let kubeconfig =
             cluster.control_plane.service_account_kubeconfig("juneau-system", "juneau-operator", None).await.unwrap();
         let log = tempfile::NamedTempFile::new().unwrap();
@@ -163,6 +205,7 @@ impl Operator {
             .arg(kubeconfig)
             .arg(format!("--webhook-bind-address=127.0.0.1:{webhook}"))
             .arg(format!("--health-probe-bind-address=127.0.0.1:{}", port()))
+            .args(flags)
             .env("POD_NAMESPACE", "juneau-system")
             .stderr(log.reopen().unwrap())
             .spawn()
