@@ -51,9 +51,9 @@ impl Attribute {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Address => "address",
-            Self::Vni => "vni",
-            Self::VpcId => "vpcID",
-            Self::TableId => "tableID",
+            Self::Vni => "status.vni",
+            Self::VpcId => "status.vpcID",
+            Self::TableId => "status.tableID",
             Self::NodeAddress => "juneauNode.assignedIP",
         }
     }

@@ -62,8 +62,15 @@ pub const OPERATOR: &[Right] = &[
     cluster("events.k8s.io", "events", &["create"]),
     // The ranges of Services.
     cluster("networking.k8s.io", "servicecidrs", READ),
-    // Whether the object is there that an address is kept for.
-    cluster("kubevirt.io", "virtualmachines", &["get"]),
+    // Whether the virtual machine is there that an address is kept for, and whether there can be one.
+    cluster("kubevirt.io", "virtualmachines", READ),
+    Right {
+        scope: Scope::Cluster,
+        group: "apiextensions.k8s.io",
+        resource: "customresourcedefinitions",
+        name: crate::run::machines::DEFINITION,
+        verbs: READ,
+    },
     // Whom API servers trust when they ask the webhook.
     Right {
         scope: Scope::Cluster,

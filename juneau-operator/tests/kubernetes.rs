@@ -35,6 +35,9 @@ async fn from_manifests_to_endpoints_with_few_writes_and_then_none() {
     let operator = Operator::start(&cluster, cluster.webhook).await;
     ready(&cluster, &[&operator], "Vpc", "default").await;
     ready(&cluster, &[&operator], "Subnet", "default").await;
+    for node in ["juneau-node.node-a", "juneau-node.node-b"] {
+        ready(&cluster, &[&operator], "NetworkEndpoint", node).await;
+    }
     cluster.namespace("red", json!({}));
     // All in one go, as `kubectl apply -f` of a directory has it.
     let network =

@@ -34,7 +34,11 @@ fn ways(subnet: &str) -> Vec<(&'static str, &'static str, Value)> {
         ("more", "eth1", json!({NETWORKS: list(json!([there("eth1")]))})),
         ("whole", "eth0", json!({NETWORKS: list(json!([there("eth0")]))})),
         ("second", "eth1", json!({NETWORKS: list(json!([mine("eth0"), there("eth1")]))})),
-        ("fixed", "eth1", json!({NETWORKS: list(json!([{"interface": "eth1", "subnet": subnet, "address": "10.0.1.98"}]))})),
+        (
+            "fixed",
+            "eth1",
+            json!({NETWORKS: list(json!([{"interface": "eth1", "subnet": subnet, "address": "10.0.1.98"}]))}),
+        ),
     ]
 }
 
@@ -54,9 +58,11 @@ async fn annotate(client: &Client, path: &str, key: &str, value: Option<&str>) -
 /// What the user may do in Namespace blue.
 async fn can(user: &Client, verb: &str, group: &str, resource: &str) -> bool {
     let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
-    let attributes = json!({"namespace": "blue", "verb": verb, "group": group, "resource": resource, "subresource": part});
+    let attributes =
+        json!({"namespace": "blue", "verb": verb, "group": group, "resource": resource, "subresource": part});
     let kind = "SelfSubjectAccessReview";
-    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": {"resourceAttributes": attributes}});
+    let review =
+        json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": {"resourceAttributes": attributes}});
     create(user, &review.to_string()).await.unwrap()["status"]["allowed"] == true
 }
 
@@ -69,7 +75,9 @@ async fn enters(cluster: &Cluster, operator: &Operator, namespace: &str, name: &
     let what = format!("{namespace}/{name} has an address of {subnet}");
     cluster
         .until(&what, &[operator], async |cluster| {
-            interface(cluster, namespace, name).await.is_some_and(|nic| is_ready(&nic) && nic["spec"]["subnet"] == subnet)
+            interface(cluster, namespace, name)
+                .await
+                .is_some_and(|nic| is_ready(&nic) && nic["spec"]["subnet"] == subnet)
         })
         .await;
 }
@@ -182,7 +190,8 @@ async fn users_write_nothing_that_says_who_has_which_address(user: &Client) {
     refused(annotate(user, "/api/v1/namespaces/blue", SUBNET, Some("red-a")).await, "Namespace blue");
     refused(merge(user, "/api/v1/namespaces/blue", json!({"metadata": {"labels": {"tenant": "red"}}})).await, "label");
     // Nor do they give themselves more than they have.
-    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "networkendpoint-admin-role"});
+    let role =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "networkendpoint-admin-role"});
     let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "blue-user"});
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
         "metadata": {"name": "more", "namespace": "blue"}, "roleRef": role, "subjects": [subject]});
@@ -225,14 +234,13 @@ async fn the_webhook_refuses(cluster: &Cluster, operator: &Operator, user: &Clie
         })
         .await;
     annotate(admin, BLUE, SUBNET, Some("blue-a")).await.unwrap();
-    cluster
-        .until("a Pod without annotations enters", &[operator], async |_| create(user, &plain).await.is_ok())
-        .await;
+    cluster.until("a Pod without annotations enters", &[operator], async |_| create(user, &plain).await.is_ok()).await;
     enters(cluster, operator, "blue", "plain.eth0", "blue-a").await;
     annotate(admin, BLUE, SUBNET, None).await.unwrap();
     // The name of a virtual machine of the other tenant's: an identity is one of its Namespace.
     let launcher = |namespace: &str, subnet: &str| {
-        let mut pod: Value = serde_json::from_str(&pod(namespace, "launcher", "node-a", json!({SUBNET: subnet}))).unwrap();
+        let mut pod: Value =
+            serde_json::from_str(&pod(namespace, "launcher", "node-a", json!({SUBNET: subnet}))).unwrap();
         pod["metadata"]["labels"] = json!({"vm.kubevirt.io/name": "vm"});
         pod.to_string()
     };

@@ -64,9 +64,9 @@ pub enum LeasePhase {
     /// Its holder is there.
     #[default]
     Active,
-    /// Its holder is gone, and the value is kept for it.
+    /// Its holder is gone, and the value is kept while the object of `retainWhile` exists.
     Retained,
-    /// The value is free again.
+    /// Its holder is gone, and the value is reserved until `expiresAt`.
     Released,
     /// The time that it was kept for is over.
     Expired,
@@ -81,8 +81,8 @@ pub enum LeasePhase {
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AllocationLeaseStatus {
-    /// How far it is: Active while its holder is there, Retained while the value is kept for it, Released or Expired when
-    /// the value is free again.
+    /// How far it is: Active while its holder is there; after it, Retained while the object of `retainWhile` exists, else
+    /// Released, reserved until `expiresAt`; Expired when the value is free again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<LeasePhase>,
     /// When the value is free again. Absent: not known yet.

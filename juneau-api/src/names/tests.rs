@@ -15,8 +15,8 @@ fn usual_names_are_readable_and_without_a_hash() {
         claim("subnet-ip-red-a", NIC, Attribute::Address),
         "subnet-ip-red-a--networkinterface--red--web-0-eth0--address"
     );
-    assert_eq!(claim(VPC_ID_POOL, Owner::Vpc("red"), Attribute::VpcId), "vpc-id--vpc--red--vpcid");
-    assert_eq!(claim(SUBNET_VNI_POOL, Owner::Subnet("red-a"), Attribute::Vni), "subnet-vni--subnet--red-a--vni");
+    assert_eq!(claim(VPC_ID_POOL, Owner::Vpc("red"), Attribute::VpcId), "vpc-id--vpc--red--status-vpcid");
+    assert_eq!(claim(SUBNET_VNI_POOL, Owner::Subnet("red-a"), Attribute::Vni), "subnet-vni--subnet--red-a--status-vni");
     assert_eq!(
         claim("subnet-ip-default", Owner::Node("node-1"), Attribute::NodeAddress),
         "subnet-ip-default--node--node-1--juneaunode-assignedip"

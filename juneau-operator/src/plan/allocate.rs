@@ -450,7 +450,7 @@ impl<'v> Planner<'v> {
             self.delete(lease);
         } else {
             let status = lease.status.clone().unwrap_or_default();
-            self.lease_status(lease, status, LeasePhase::Retained, Some(Time(end)));
+            self.lease_status(lease, status, LeasePhase::Released, Some(Time(end)));
         }
     }
 
@@ -462,7 +462,11 @@ impl<'v> Planner<'v> {
         expires_at: Option<Time>,
     ) {
         let generation = lease.metadata.generation;
-        let reason = if phase == LeasePhase::Active { "Active" } else { "Retained" };
+        let reason = match phase {
+            LeasePhase::Active => "Active",
+            LeasePhase::Released => "Released",
+            _ => "Retained",
+        };
         status.phase = Some(phase);
         status.expires_at = expires_at;
         status.observed_generation = generation;

@@ -14,6 +14,8 @@ pub struct Config {
     pub underlay_mtu: u32,
     /// A Vpc without `allowedNamespaces` lets nobody in, rather than everybody.
     pub require_namespace_binding: bool,
+    /// The namespace of the nodes' own endpoints; without it nodes have none.
+    pub node_namespace: Option<String>,
     /// How long an address without a stable identity rests after its Pod is gone, unless the Subnet says otherwise.
     pub quarantine: Duration,
     /// How long an address with a stable identity is kept for its owner's return.
@@ -32,6 +34,7 @@ impl Default for Config {
             service_cidrs: Vec::new(),
             underlay_mtu: 1500,
             require_namespace_binding: false,
+            node_namespace: None,
             quarantine: Duration::from_secs(60),
             retain: Duration::from_secs(3600),
             main_table_grace: Duration::from_secs(1),

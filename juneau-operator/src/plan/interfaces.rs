@@ -182,7 +182,7 @@ impl<'v> Planner<'v> {
     }
 
     /// Whether addresses of a Subnet can be handed out.
-    fn is_network_ready(&self, subnet: &Subnet, allocations: &Allocations<'_>) -> Result<(), String> {
+    pub(super) fn is_network_ready(&self, subnet: &Subnet, allocations: &Allocations<'_>) -> Result<(), String> {
         let subnet_name = subnet.metadata.name.as_deref().unwrap_or_default();
         let vpc = self.view.vpcs.get(&subnet.spec.vpc);
         if vpc.and_then(|vpc| self.vpc_id(allocations, vpc)).is_none() {
@@ -280,7 +280,7 @@ impl<'v> Planner<'v> {
         false
     }
 
-    fn endpoint_status(&mut self, endpoint: &Arc<NetworkEndpoint>) {
+    pub(super) fn endpoint_status(&mut self, endpoint: &Arc<NetworkEndpoint>) {
         let mut status = endpoint.status.clone().unwrap_or_default();
         let node = self.view.nodes.get(&endpoint.spec.node_name);
         status.node_ip = node.and_then(|node| node.internal_ips.first().cloned());

@@ -15,6 +15,7 @@ mod config;
 mod interfaces;
 mod mac;
 mod networks;
+mod nodes;
 mod planner;
 mod pods;
 mod pool;
@@ -46,6 +47,7 @@ pub fn plan(view: &View, config: &Config, now: Timestamp) -> Plan {
     planner.subnets(&networks, &allocations);
     let kept = planner.pods();
     planner.interfaces(&kept, &networks, &allocations);
+    planner.nodes(&networks, &allocations);
     planner.collect_claims();
     planner.finish()
 }

@@ -25,7 +25,11 @@ const LONGEST: u8 = 28;
 
 /// Finds out what the plan goes by. Asks until the server answers.
 pub(super) async fn detect(client: &kube::Client, options: &Options) -> Config {
-    let mut config = Config { require_namespace_binding: options.require_namespace_binding, ..Config::default() };
+    let mut config = Config {
+        require_namespace_binding: options.require_namespace_binding,
+        node_namespace: Some(options.pod_namespace.clone()),
+        ..Config::default()
+    };
     let kubeadm = kubeadm(client).await;
     let nodes = ask("nodes", || async {
         Api::<Node>::all(client.clone()).list(&ListParams::default()).await.map(|nodes| nodes.items)

@@ -1,6 +1,7 @@
 //! The operator at an API server: watches, election, plans, the webhook.
 
 mod detect;
+pub(crate) mod machines;
 mod metrics;
 mod options;
 mod planner;
@@ -141,6 +142,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         std::future::pending::<()>().await;
     });
 
+    part(&mut endless, "virtual machines", machines::follow(client.clone(), Arc::clone(&state)));
     part(&mut endless, "kept addresses", retain::follow(client.clone(), Arc::clone(&state)));
 
     let (notices, told) = channel(Arc::default());

@@ -1,5 +1,7 @@
-//! Looks for the objects that addresses are kept for (`spec.retainWhile` of a lease), such as a virtual machine.
+//! Looks for the objects that addresses are kept for (`spec.retainWhile` of a lease), except virtual machines, which are
+//! watched.
 
+use super::machines;
 use crate::state::State;
 use crate::view::Retaining;
 use http::{Request, StatusCode};
@@ -23,7 +25,8 @@ pub(super) async fn follow(client: kube::Client, state: Arc<State>) {
     loop {
         changes.mark_unchanged();
         let wanted: BTreeSet<Retaining> = state.read(|view| {
-            view.leases.values().filter_map(|lease| lease.spec.retain_while.as_ref()).map(Retaining::from).collect()
+            let wishes = view.leases.values().filter_map(|lease| lease.spec.retain_while.as_ref());
+            wishes.map(Retaining::from).filter(|object| !machines::are(object)).collect()
         });
         looked.retain(|object, _| wanted.contains(object));
         let now = Instant::now();
@@ -47,7 +50,7 @@ pub(super) async fn follow(client: kube::Client, state: Arc<State>) {
 }
 
 async fn exists(client: &kube::Client, object: &Retaining) -> Result<bool, String> {
-    // As Kubernetes names nearly all kinds; those of KubeVirt for sure.
+    // As Kubernetes names nearly all kinds.
     let plural = format!("{}s", object.kind.to_ascii_lowercase());
     let root = if object.api_version.contains('/') { "apis" } else { "api" };
     let (version, name) = (&object.api_version, &object.name);

@@ -118,7 +118,7 @@ fn a_stateful_pod_finds_its_address_again() {
     let Object::AllocationLease(lease) = cluster.get(Kind::AllocationLease, "subnet-ip-red--10-0-0-4") else {
         panic!()
     };
-    assert_eq!(lease.status.as_ref().unwrap().phase, Some(kinds::LeasePhase::Retained));
+    assert_eq!(lease.status.as_ref().unwrap().phase, Some(kinds::LeasePhase::Released));
     assert!(lease.status.as_ref().unwrap().expires_at.is_some());
     // Others take the rest of the Subnet, but not this one.
     for n in 0..11 {

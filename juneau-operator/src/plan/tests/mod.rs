@@ -2,6 +2,7 @@
 
 mod allocation;
 mod deletion;
+mod nodes;
 mod pods;
 mod random;
 mod routes;
