@@ -7,11 +7,13 @@
 use super::Metrics;
 use crate::leader::Leadership;
 use crate::plan::{Change, Config, Notice, Plan, Target};
+use crate::sink::objects::to_json;
 use crate::sink::server::{Outcome, write};
 use crate::state::{Event, State};
 use crate::view::{Kind, View};
 use juneau_api::view::ObjectName;
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +33,8 @@ const REST: (Duration, Duration) = (Duration::from_millis(200), Duration::from_s
 const REST_BEHIND: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 /// A deletion that was accepted is not asked for again within this time, unless the object changed.
 const DELETED: Duration = Duration::from_secs(30);
+/// What a server did not keep is not written again within this time, as long as it is the same.
+const DROPPED: Duration = Duration::from_secs(600);
 /// How long writes that run are waited for at the end.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
@@ -40,6 +44,26 @@ type Key = (Kind, ObjectName);
 struct Rest {
     failures: u32,
     until: Instant,
+}
+
+/// What a server did not keep.
+#[derive(Debug, Clone)]
+struct Dropped {
+    target: Target,
+    /// The part that was written.
+    wish: Value,
+    fields: String,
+    at: Instant,
+}
+
+/// The part of an object that a change is about.
+fn wish(change: &Change) -> Option<Value> {
+    let (object, part) = match change {
+        Change::Status(object) => (object, "status"),
+        Change::Spec(object) => (object, "spec"),
+        _ => return None,
+    };
+    to_json(object).map(|mut document| document[part].take())
 }
 
 /// What the planner needs.
@@ -69,6 +93,7 @@ struct Progress {
     ended: HashSet<Key>,
     rests: HashMap<Key, Rest>,
     deleted: HashMap<Key, (Target, Instant)>,
+    dropped: HashMap<Key, Dropped>,
     throttled: Option<Instant>,
     /// The view changed at this time, and no plan knows of it.
     dirty: Option<Instant>,
@@ -149,8 +174,10 @@ impl Planner {
         progress.queue = changes.into();
         progress.deleted.retain(|_, (_, at)| now < *at + DELETED);
         progress.rests.retain(|_, rest| now < rest.until + REST.1);
+        progress.dropped.retain(|_, dropped| now < dropped.at + DROPPED);
         let mut notices = planned.notices;
         notices.extend(self.undecodable());
+        notices.extend(progress.dropped.values().map(Dropped::notice));
         if **self.notices.borrow() != notices {
             self.notices.send_replace(Arc::new(notices));
         }
@@ -185,6 +212,7 @@ impl Planner {
             if !seen.insert(key.clone())
                 || progress.running.contains(&key)
                 || progress.ended.contains(&key)
+                || progress.is_in_vain(&key, &change)
                 || progress.rests.get(&key).is_some_and(|rest| now < rest.until)
                 || matches!((&change, progress.deleted.get(&key)), (Change::Delete(_), Some((before, _))) if *before == target)
             {
@@ -224,6 +252,18 @@ impl Planner {
                 tracing::debug!(%change, "written");
                 self.state.handle(Event::Found(object));
             }
+            Outcome::Dropped(object, fields) => {
+                progress.rests.remove(&key);
+                let fields = fields.join(", ");
+                // Once, not once for each object: the definition is what is wrong.
+                if progress.dropped.values().all(|one| one.target.kind != target.kind || one.fields != fields) {
+                    tracing::error!(kind = %target.kind, fields, "{}", OLD_DEFINITION);
+                }
+                if let Some(wish) = wish(change) {
+                    progress.dropped.insert(key, Dropped { target, wish, fields, at: now });
+                }
+                self.state.handle(Event::Found(object));
+            }
             Outcome::Deleted => {
                 progress.rests.remove(&key);
                 tracing::debug!(%change, "deleted");
@@ -259,7 +299,27 @@ impl Planner {
     }
 }
 
+/// Why a server does not keep a field, and what helps.
+const OLD_DEFINITION: &str = "the API server does not keep these fields, as the definition that it has is of another release: apply what \
+     `juneau-operator crds` prints";
+
+impl Dropped {
+    fn notice(&self) -> Notice {
+        let message = format!("{}: {OLD_DEFINITION}", self.fields);
+        // The version changes with each write of others; the cause does not.
+        let object = Target { resource_version: String::new(), ..self.target.clone() };
+        Notice { object, warning: true, reason: "FieldsDropped", message }
+    }
+}
+
 impl Progress {
+    /// Whether the server was told just this, and did not keep it.
+    fn is_in_vain(&self, key: &Key, change: &Change) -> bool {
+        self.dropped.get(key).is_some_and(|dropped| {
+            dropped.target.uid == change.target().uid && wish(change).as_ref() == Some(&dropped.wish)
+        })
+    }
+
     /// Whether it is time for a plan.
     fn due(&self, now: Instant) -> bool {
         self.next(true).is_some_and(|next| next <= now) && self.throttled.is_none_or(|until| until <= now)

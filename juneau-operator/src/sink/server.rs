@@ -23,6 +23,9 @@ const THROTTLE_LIMIT: Duration = Duration::from_secs(60);
 pub enum Outcome {
     /// The object is now this one.
     Written(Object),
+    /// The object is now this one, and these fields of what was to be written are not in it: the definition at the server
+    /// is an older one that does not know them.
+    Dropped(Object, Vec<String>),
     /// It is deleted, or will be when its finalizers are gone.
     Deleted,
     /// The view was behind: the object is another one, has another version, exists already or is gone. Plan again.
@@ -43,6 +46,7 @@ impl Outcome {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Written(_) | Self::Deleted => "done",
+            Self::Dropped(..) => "dropped",
             Self::Behind(_) => "behind",
             Self::Throttled(_) => "throttled",
             Self::Forbidden(_) => "forbidden",
@@ -129,7 +133,9 @@ pub fn request(change: &Change) -> Result<Request<Vec<u8>>, RequestError> {
                 metadata.remove("resourceVersion");
             }
             let all = path(target.kind, &target.name.namespace, None);
-            (Method::POST, format!("{all}?fieldManager={MANAGER}"), "application/json", document)
+            // One that would be made without a part of it is rather not made.
+            let path = format!("{all}?fieldManager={MANAGER}&fieldValidation=Strict");
+            (Method::POST, path, "application/json", document)
         }
         Change::Metadata(object) => {
             let metadata = object.metadata();
@@ -172,9 +178,11 @@ pub fn request(change: &Change) -> Result<Request<Vec<u8>>, RequestError> {
 /// Carries out one change.
 pub async fn write(client: &kube::Client, change: &Change) -> Outcome {
     let request = match request(change) {
-        Ok(request) => request.map(Body::from),
+        Ok(request) => request,
         Err(error) => return Outcome::Refused(error.to_string()),
     };
+    let sent = serde_json::from_slice::<Value>(request.body()).unwrap_or_default();
+    let request = request.map(Body::from);
     let answer = async {
         let response = client.send(request).await?;
         let (head, body) = response.into_parts();
@@ -183,11 +191,49 @@ pub async fn write(client: &kube::Client, change: &Change) -> Outcome {
     match tokio::time::timeout(PATIENCE, answer).await {
         Err(_) => Outcome::Failed(format!("no answer within {} s", PATIENCE.as_secs())),
         Ok(Err(error)) => Outcome::Failed(error.to_string()),
-        Ok(Ok((head, body))) => read(change, &head, &body),
+        Ok(Ok((head, body))) => read(change, &sent, &head, &body),
     }
 }
 
-fn read(change: &Change, head: &http::response::Parts, body: &[u8]) -> Outcome {
+/// What an answer lacks of what was sent. Values that differ are the server's to judge.
+fn lacks(sent: &Value, answer: &Value, place: &str, fields: &mut Vec<String>) {
+    match (sent, answer) {
+        (Value::Object(sent), Value::Object(answer)) => {
+            for (key, value) in sent {
+                let place = format!("{place}.{key}");
+                match answer.get(key) {
+                    Some(kept) => lacks(value, kept, &place, fields),
+                    // An empty list and none are the same.
+                    None if value.is_null() || value.as_array().is_some_and(Vec::is_empty) => {}
+                    None => fields.push(place),
+                }
+            }
+        }
+        (Value::Array(sent), Value::Array(answer)) => {
+            let place = format!("{place}[]");
+            for (value, kept) in sent.iter().zip(answer) {
+                lacks(value, kept, &place, fields);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The fields that the server dropped of a change.
+fn dropped(change: &Change, sent: &Value, answer: &Value) -> Vec<String> {
+    let part = match change {
+        Change::Status(_) => "status",
+        Change::Spec(_) => "spec",
+        _ => return Vec::new(),
+    };
+    let mut fields = Vec::new();
+    lacks(&sent[part], &answer[part], part, &mut fields);
+    fields.sort();
+    fields.dedup();
+    fields
+}
+
+fn read(change: &Change, sent: &Value, head: &http::response::Parts, body: &[u8]) -> Outcome {
     let kind = change.target().kind;
     let value = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let message = || {
@@ -197,9 +243,10 @@ fn read(change: &Change, head: &http::response::Parts, body: &[u8]) -> Outcome {
     match head.status {
         status if status.is_success() => match change {
             Change::Delete(_) => Outcome::Deleted,
-            _ => match Object::from_json(kind, value) {
-                Ok(object) => Outcome::Written(object),
-                Err(error) => Outcome::Failed(format!("the answer cannot be decoded: {error}")),
+            _ => match (dropped(change, sent, &value), Object::from_json(kind, value)) {
+                (fields, Ok(object)) if fields.is_empty() => Outcome::Written(object),
+                (fields, Ok(object)) => Outcome::Dropped(object, fields),
+                (_, Err(error)) => Outcome::Failed(format!("the answer cannot be decoded: {error}")),
             },
         },
         StatusCode::NOT_FOUND if matches!(change, Change::Create(_)) => {

@@ -2,7 +2,7 @@ use super::*;
 use crate::view::Object;
 use http::{Request, Response};
 use kube::client::Body;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Mutex;
 use tokio::time::sleep;
 
@@ -22,6 +22,7 @@ struct Rig {
     state: Arc<State>,
     leadership: watch::Sender<Leadership>,
     asked: Arc<Mutex<Vec<(String, Instant)>>>,
+    notices: watch::Receiver<Arc<Vec<Notice>>>,
     _config: watch::Sender<Arc<Config>>,
     _stop: watch::Sender<bool>,
 }
@@ -48,17 +49,18 @@ fn rig(answers: impl FnMut(&str, Value) -> (u16, Value) + Send + 'static) -> Rig
     let (config, config_seen) = watch::channel(Arc::new(Config::default()));
     let (leadership, leadership_seen) = watch::channel(Leadership::default());
     let (stop, stopped) = watch::channel(false);
+    let (tell, notices) = watch::channel(Arc::default());
     let planner = Planner {
         client: kube::Client::new(service, "default"),
         state: Arc::clone(&state),
         config: config_seen,
         leadership: leadership_seen,
-        notices: watch::channel(Arc::default()).0,
+        notices: tell,
         metrics: Metrics::default(),
         plan: number,
     };
     tokio::spawn(planner.run(stopped));
-    Rig { state, leadership, asked, _config: config, _stop: stop }
+    Rig { state, leadership, asked, notices, _config: config, _stop: stop }
 }
 
 impl Rig {
@@ -166,4 +168,40 @@ async fn a_server_that_asks_for_a_pause_gets_it_from_all() {
     assert_eq!((rig.asked("a"), rig.asked("b")), (1, 0));
     sleep(Duration::from_secs(1)).await;
     assert_eq!(rig.done(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_does_not_keep_is_written_once_and_said() {
+    let rig = rig(|name, body| {
+        let (code, mut body) = taken(body);
+        if name == "old" {
+            body["status"] = json!({});
+        }
+        (code, body)
+    });
+    rig.lead(2000);
+    rig.state.handle(Event::Found(vpc("old", 1)));
+    rig.vpc("new");
+    sleep(Duration::from_secs(1)).await;
+    // As its watch tells of it again and again.
+    for version in 200..300 {
+        let mut seen = vpc("old", version);
+        let Object::Vpc(vpc) = &mut seen else { panic!() };
+        Arc::make_mut(vpc).status = None;
+        rig.state.handle(Event::Found(seen));
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!((rig.asked("old"), rig.asked("new")), (1, 1));
+    let notices = rig.notices.borrow().clone();
+    let told: Vec<_> = notices.iter().map(|notice| (notice.object.name.name.as_str(), notice.reason)).collect();
+    assert_eq!(told, [("old", "FieldsDropped")]);
+    assert!(notices[0].message.contains("status.vpcID"), "{}", notices[0]);
+    // The definition may have been mended meanwhile.
+    sleep(DROPPED).await;
+    let mut seen = vpc("old", 400);
+    let Object::Vpc(vpc) = &mut seen else { panic!() };
+    Arc::make_mut(vpc).status = None;
+    rig.state.handle(Event::Found(seen));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(rig.asked("old"), 2);
 }

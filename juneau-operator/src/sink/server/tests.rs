@@ -31,7 +31,10 @@ fn parts(change: &Change) -> (String, Value, String) {
 #[test]
 fn every_change_but_a_creation_carries_uid_and_version() {
     let (line, body, _) = parts(&Change::Create(subnet()));
-    assert_eq!(line, "POST /apis/juneau.loutres.me/v1alpha1/subnets?fieldManager=juneau-operator");
+    assert_eq!(
+        line,
+        "POST /apis/juneau.loutres.me/v1alpha1/subnets?fieldManager=juneau-operator&fieldValidation=Strict"
+    );
     assert_eq!((&body["kind"], &body["apiVersion"]), (&json!("Subnet"), &json!("juneau.loutres.me/v1alpha1")));
     assert!(body.get("status").is_none() && body["metadata"].get("resourceVersion").is_none());
     assert_eq!(body["metadata"]["finalizers"], json!(["f"]));
