@@ -11,6 +11,7 @@ pub mod net;
 pub mod options;
 pub mod pod;
 pub mod protocol;
+pub mod rights;
 pub mod server;
 pub mod underlay;
 

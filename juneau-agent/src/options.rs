@@ -41,6 +41,9 @@ pub struct Options {
     /// mount.
     #[arg(long, value_name = "DIR")]
     pub cgroup: Option<PathBuf>,
+    /// Directory of the kernel's settings. In a container, where /proc/sys cannot be written, a mount of the node's.
+    #[arg(long, value_name = "DIR", default_value = crate::net::SYSCTL_DIR)]
+    pub sysctl_dir: PathBuf,
     /// Seconds between two comparisons of what the kernel holds with what it should hold.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub resync: u64,

@@ -6,6 +6,7 @@ use crate::protocol::Underlay;
 use ipnet::Ipv4Net;
 use juneau_core::model::Problem;
 use std::net::Ipv4Addr;
+use std::path::Path;
 
 /// Name of the VXLAN device.
 pub const VXLAN_DEVICE: &str = "juneau.vxlan";
@@ -87,7 +88,7 @@ pub fn foreign_vxlan(links: &[Link], port: u16) -> Option<Problem> {
 ///
 /// # Errors
 /// See [`NetError`].
-pub async fn ensure_vxlan(netlink: &Netlink, port: u16) -> Result<u32, NetError> {
+pub async fn ensure_vxlan(netlink: &Netlink, port: u16, sysctls: &Path) -> Result<u32, NetError> {
     if let Some(link) = netlink.link(VXLAN_DEVICE).await? {
         let right = link.vxlan.as_ref().is_some_and(|vxlan| vxlan.external && vxlan.port == port);
         if right {
@@ -102,7 +103,7 @@ pub async fn ensure_vxlan(netlink: &Netlink, port: u16) -> Result<u32, NetError>
         netlink.delete_link(link.index).await?;
     }
     netlink.add_external_vxlan(VXLAN_DEVICE, port, VXLAN_MTU, LINK_GROUP).await?;
-    disable_ipv6(VXLAN_DEVICE)?;
+    disable_ipv6(sysctls, VXLAN_DEVICE)?;
     let missing =
         || NetError::Netlink { action: format!("look up device {VXLAN_DEVICE}"), message: "it vanished".into() };
     let link = netlink.link(VXLAN_DEVICE).await?.ok_or_else(missing)?;

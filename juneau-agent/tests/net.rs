@@ -3,8 +3,9 @@
 
 mod support;
 
-use juneau_agent::net::{Namespace, Netlink};
+use juneau_agent::net::{Namespace, Netlink, SYSCTL_DIR};
 use juneau_agent::pod::{Record, Wiring, bring_up, create, is_wired};
+use std::path::Path;
 use support::{Pod, in_node, run};
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -29,12 +30,12 @@ fn a_pod_gets_its_interface() {
             let namespace = Namespace::open(&pod.netns).unwrap();
             assert!(!namespace.is(&Namespace::current().unwrap()).unwrap());
             let record = Record::new("red", "a", "0123456789abcdef").unwrap();
-            let host = create(&netlink, &record, &namespace, &wiring()).await.unwrap();
+            let host = create(&netlink, &record, &namespace, &wiring(), Path::new(SYSCTL_DIR)).await.unwrap();
             assert!(is_wired(&host, &namespace).await.unwrap());
             for _ in 0..2 {
                 bring_up(&netlink, &host, &namespace, &wiring()).await.unwrap();
             }
-            let again = create(&netlink, &record, &namespace, &wiring()).await.unwrap_err();
+            let again = create(&netlink, &record, &namespace, &wiring(), Path::new(SYSCTL_DIR)).await.unwrap_err();
             assert_eq!(again.errno(), Some(nix::libc::EEXIST), "{again}");
             let found = netlink.link("eth00123456789a").await.unwrap().unwrap();
             assert_eq!(Record::from_alias(found.alias.as_deref().unwrap()).unwrap(), record);
@@ -57,7 +58,7 @@ fn the_pod_sees_what_was_asked_for() {
             let netlink = Netlink::open().unwrap();
             let namespace = Namespace::open(&netns).unwrap();
             let record = Record::new("red", "a", "0123456789abcdef").unwrap();
-            let host = create(&netlink, &record, &namespace, &wiring()).await.unwrap();
+            let host = create(&netlink, &record, &namespace, &wiring(), Path::new(SYSCTL_DIR)).await.unwrap();
             bring_up(&netlink, &host, &namespace, &wiring()).await.unwrap();
         });
         let link = pod.sh("ip -o link show eth0");

@@ -1,7 +1,7 @@
-//! What the operator and the agents may do at the API server: all that they ask for, and nothing else.
+//! What the operator may do at the API server: all that it asks for, and nothing else.
 //!
-//! The watches and the writes of the operator are made from these tables, and a test compares them with the roles in
-//! `deploy/`.
+//! Its watches and writes are made from these tables, and a test compares them with the roles in `deploy/`. What agents
+//! may do is in `juneau_agent::rights`.
 
 use crate::view::Kind;
 
@@ -31,7 +31,6 @@ pub struct Right {
     pub verbs: &'static [&'static str],
 }
 
-const GROUP: &str = juneau_api::kinds::GROUP;
 /// The name of the ValidatingWebhookConfiguration.
 pub const WEBHOOK: &str = "juneau";
 
@@ -99,20 +98,6 @@ pub const OPERATOR: &[Right] = &[
     },
     // The ranges that kubeadm was told.
     Right { scope: Scope::KubeSystem, group: "", resource: "configmaps", name: "kubeadm-config", verbs: &["get"] },
-];
-
-/// What an agent asks for.
-pub const AGENT: &[Right] = &[
-    cluster("", "namespaces", READ),
-    cluster("", "nodes", READ),
-    cluster("", "pods", READ),
-    cluster(GROUP, "vpcs", READ),
-    cluster(GROUP, "subnets", READ),
-    cluster(GROUP, "routetables", READ),
-    cluster(GROUP, "networkinterfaces", READ),
-    // A ValidatingAdmissionPolicy binds the writes to the agent's node and to `spec.attachment`.
-    cluster(GROUP, "networkendpoints", &["list", "patch", "watch"]),
-    cluster("events.k8s.io", "events", &["create"]),
 ];
 
 /// The resource and the verb behind a way of writing.

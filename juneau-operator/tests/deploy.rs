@@ -2,14 +2,22 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use juneau_operator::admission::REVIEWED;
-use juneau_operator::rights::{AGENT, OPERATOR, Right, Scope, WATCHED, WRITTEN, of_write};
-use serde_json::Value;
+use juneau_operator::rights::{OPERATOR, Right, Scope, WATCHED, WRITTEN, of_write};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
+fn deploy() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy")
+}
+
 fn base() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/base")
+    deploy().join("base")
+}
+
+fn names(directory: PathBuf) -> BTreeSet<String> {
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 /// Every document of every file, with the file's name.
@@ -108,7 +116,14 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
 
 #[test]
 fn an_agent_may_do_what_it_does_and_nothing_else() {
-    assert_eq!(granted("juneau-agent"), listed(AGENT));
+    let mut wanted = BTreeSet::new();
+    for right in juneau_agent::rights::rights() {
+        for verb in right.verbs {
+            let resource = right.resource.clone();
+            wanted.insert((Scope::Cluster, right.group.to_owned(), resource, String::new(), (*verb).to_owned()));
+        }
+    }
+    assert_eq!(granted("juneau-agent"), wanted);
 }
 
 #[test]
@@ -165,22 +180,102 @@ fn the_webhook_is_asked_about_what_it_reviews() {
 #[test]
 fn every_file_is_part_of_the_whole() {
     let parts: BTreeSet<String> = objects("Kustomization").iter().flat_map(|part| texts(&part["resources"])).collect();
-    let files: BTreeSet<String> =
-        documents().into_iter().map(|(name, _)| name).filter(|name| name != "kustomization.yaml").collect();
+    let mut files = names(base());
+    assert!(files.remove("kustomization.yaml"));
     assert_eq!(parts, files);
     for (name, document) in documents() {
         assert!(document["kind"].is_string() && document["apiVersion"].is_string(), "{name}: {document}");
     }
+    let whole = fs::read_to_string(deploy().join("kustomization.yaml")).unwrap();
+    let whole: Value = serde_saphyr::from_str(&whole).unwrap();
+    let mut parts: BTreeSet<String> = texts(&whole["resources"]).into_iter().collect();
+    assert!(parts.remove("base"));
+    assert_eq!(parts, names(deploy().join("crds")).iter().map(|name| format!("crds/{name}")).collect());
+    assert_eq!(names(deploy()), ["base", "crds", "kustomization.yaml"].map(str::to_owned).into());
+}
+
+#[test]
+fn workloads_accounts_labels_and_images_agree() {
+    let namespace = objects("Namespace").remove(0)["metadata"].clone();
+    for mode in ["enforce", "audit", "warn"] {
+        assert_eq!(namespace["labels"][format!("pod-security.kubernetes.io/{mode}")], "privileged");
+    }
+    let mut accounts: BTreeSet<String> = BTreeSet::new();
+    for account in objects("ServiceAccount") {
+        assert_eq!(account["metadata"]["namespace"], namespace["name"]);
+        accounts.insert(account["metadata"]["name"].as_str().unwrap().to_owned());
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let mut used = BTreeSet::new();
+    for workload in [objects("Deployment"), objects("DaemonSet")].concat() {
+        let name = workload["metadata"]["name"].as_str().unwrap();
+        let labels = json!({"app.kubernetes.io/name": name});
+        let (spec, template) = (&workload["spec"], &workload["spec"]["template"]);
+        assert_eq!(workload["metadata"]["namespace"], namespace["name"]);
+        for found in
+            [&workload["metadata"]["labels"], &spec["selector"]["matchLabels"], &template["metadata"]["labels"]]
+        {
+            assert_eq!(*found, labels, "{name}");
+        }
+        let pod = &template["spec"];
+        assert_eq!((&pod["serviceAccountName"], &pod["hostNetwork"]), (&json!(name), &json!(true)));
+        assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]), "{name}: every taint");
+        assert!(pod["priorityClassName"].as_str().unwrap().starts_with("system-"));
+        used.insert(name.to_owned());
+        for container in pod["containers"].as_array().unwrap() {
+            assert_eq!(container["image"], format!("ghcr.io/juneau-net/{name}:v{version}"));
+            assert_eq!(texts(&container["command"]), [name, "run"]);
+            assert_eq!(container["envFrom"][0]["configMapRef"], json!({"name": "juneau-api-server", "optional": true}));
+            assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+            let mounts = container["volumeMounts"].as_array().cloned().unwrap_or_default();
+            let volumes = pod["volumes"].as_array().cloned().unwrap_or_default();
+            let by_name =
+                |all: &[Value]| -> BTreeSet<String> { all.iter().map(|one| one["name"].to_string()).collect() };
+            assert_eq!(by_name(&mounts), by_name(&volumes), "{name}");
+        }
+    }
+    assert_eq!(used, accounts);
+    assert_eq!(objects("ConfigMap").remove(0)["metadata"]["name"], "juneau-api-server");
+}
+
+/// A container's arguments, each variable of its environment that is a flag's among them.
+fn words(container: &Value) -> Vec<String> {
+    [texts(&container["command"]), texts(&container["args"])].concat()
 }
 
 #[test]
 fn the_programs_run_as_they_are_told() {
     use clap::Parser as _;
     let deployment = objects("Deployment").remove(0);
-    let pod = &deployment["spec"]["template"]["spec"];
-    assert_eq!(pod["hostNetwork"], true);
-    assert_eq!(pod["serviceAccountName"], "juneau-operator");
-    let container = &pod["containers"][0];
-    let words = [texts(&container["command"]), texts(&container["args"])].concat();
-    juneau_operator::cli::Cli::try_parse_from(words).unwrap();
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    juneau_operator::cli::Cli::try_parse_from(words(container)).unwrap();
+    let told = words(container).join(" ");
+    for probe in ["livenessProbe", "readinessProbe"] {
+        let get = &container[probe]["httpGet"];
+        let address = format!("{}:{}", get["host"].as_str().unwrap(), get["port"]);
+        assert!(told.contains(&format!("--health-probe-bind-address={address}")), "{probe}: {address}");
+    }
+
+    let daemon_set = objects("DaemonSet").remove(0);
+    let container = &daemon_set["spec"]["template"]["spec"]["containers"][0];
+    let names_its_node = json!({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}});
+    assert_eq!(container["env"], json!([names_its_node]));
+    let agent = |words: Vec<String>| juneau_agent::cli::Cli::try_parse_from(words);
+    agent([words(container), vec!["--node=from-the-environment".to_owned()]].concat()).unwrap();
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        agent(texts(&container[probe]["exec"]["command"])).unwrap();
+    }
+    // What it is told of, and what it writes, is mounted.
+    let mounts = container["volumeMounts"].as_array().unwrap();
+    let mounted = |path: &str| {
+        mounts.iter().any(|mount| {
+            let at = mount["mountPath"].as_str().unwrap();
+            at == path || path.starts_with(&format!("{at}/")) || at.starts_with(&format!("{path}/"))
+        })
+    };
+    let directories = texts(&container["args"]).into_iter().filter_map(|word| Some(word.split_once('=')?.1.to_owned()));
+    let defaults = ["/run/juneau/agent.sock", "/sys/fs/bpf/juneau", "/run/netns"].map(str::to_owned);
+    for path in directories.chain(defaults) {
+        assert!(mounted(&path), "{path} is not mounted");
+    }
 }

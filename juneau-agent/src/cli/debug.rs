@@ -14,13 +14,17 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) fn run(command: Command) -> Result<(), String> {
     match command {
         Command::Run(_) => Ok(()),
-        Command::Status(client) => ask(&client, &Method::Status, status),
-        Command::Drops(client) => ask(&client, &Method::Drops, drops),
-        Command::Routes(client) => ask(&client, &Method::Routes, routes),
-        Command::Endpoints(client) => ask(&client, &Method::Endpoints, endpoints),
+        Command::Status(args) => {
+            let mut is_ready = false;
+            ask(&args.client, &Method::Status, |answer: &Status| is_ready = answer.ready, status)?;
+            if args.ready && !is_ready { Err("the agent is not ready".to_owned()) } else { Ok(()) }
+        }
+        Command::Drops(client) => ask(&client, &Method::Drops, |_| {}, drops),
+        Command::Routes(client) => ask(&client, &Method::Routes, |_| {}, routes),
+        Command::Endpoints(client) => ask(&client, &Method::Endpoints, |_| {}, endpoints),
         Command::Flows(args) => {
             let filter = FlowFilter { address: args.address, limit: args.limit };
-            ask(&args.client, &Method::Flows(filter), flows)
+            ask(&args.client, &Method::Flows(filter), |_| {}, flows)
         }
         Command::Explain(args) => {
             let (namespace, name) =
@@ -33,7 +37,7 @@ pub(super) fn run(command: Command) -> Result<(), String> {
                 port: args.port,
                 source_port: args.source_port,
             };
-            ask(&args.client, &Method::Explain(request), explanation)
+            ask(&args.client, &Method::Explain(request), |_| {}, explanation)
         }
     }
 }
@@ -41,9 +45,11 @@ pub(super) fn run(command: Command) -> Result<(), String> {
 fn ask<T: DeserializeOwned + Serialize>(
     client: &ClientArgs,
     method: &Method,
+    look: impl FnOnce(&T),
     show: impl FnOnce(&mut io::StdoutLock<'_>, &T) -> io::Result<()>,
 ) -> Result<(), String> {
     let answer: T = call(&client.socket, method, TIMEOUT).map_err(|error| error.to_string())?;
+    look(&answer);
     let mut out = io::stdout().lock();
     let written = match client.output {
         Output::Json => {

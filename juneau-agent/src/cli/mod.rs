@@ -26,7 +26,7 @@ enum Command {
     /// SIGINT end it; what it programmed goes on forwarding, and the next start takes it over.
     Run(Box<RunArgs>),
     /// What the agent is and does: readiness, underlay, attached Pods, problems with their remedies.
-    Status(ClientArgs),
+    Status(StatusArgs),
     /// Why packets were not delivered, with counters; docs/drop-reasons.md has a section for each reason.
     Drops(ClientArgs),
     /// Connections in the flow table; a connection has two entries, one a direction.
@@ -75,6 +75,15 @@ enum Output {
     Table,
     /// The answer as the agent gave it.
     Json,
+}
+
+#[derive(Debug, Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Fail when the agent is not ready.
+    #[arg(long)]
+    ready: bool,
 }
 
 #[derive(Debug, Args)]

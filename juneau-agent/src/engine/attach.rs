@@ -65,13 +65,15 @@ impl Engine {
     }
 
     async fn wire(&mut self, record: &Record, namespace: &Namespace, wiring: &Wiring) -> Result<Link, Failure> {
-        create(&self.netlink, record, namespace, wiring).await.map_err(|error| match error.errno() {
-            Some(nix::libc::EEXIST) => Failure::new(
-                ErrorCode::Conflict,
-                format!("{error}: the Pod has an {INTERFACE} already, or another container id begins alike"),
-                "detach the earlier sandbox first",
-            ),
-            _ => node_failure(error),
+        create(&self.netlink, record, namespace, wiring, &self.options.sysctl_dir).await.map_err(|error| {
+            match error.errno() {
+                Some(nix::libc::EEXIST) => Failure::new(
+                    ErrorCode::Conflict,
+                    format!("{error}: the Pod has an {INTERFACE} already, or another container id begins alike"),
+                    "detach the earlier sandbox first",
+                ),
+                _ => node_failure(error),
+            }
         })
     }
 

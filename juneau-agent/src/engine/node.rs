@@ -122,7 +122,8 @@ impl Engine {
         if let Some(problem) = underlay::foreign_vxlan(&links, self.options.vxlan_port) {
             return Err(problem);
         }
-        let vxlan = underlay::ensure_vxlan(&self.netlink, self.options.vxlan_port).await.map_err(|error| {
+        let port = self.options.vxlan_port;
+        let vxlan = underlay::ensure_vxlan(&self.netlink, port, &self.options.sysctl_dir).await.map_err(|error| {
             Problem::new(
                 format!("device {}", underlay::VXLAN_DEVICE),
                 error.to_string(),

@@ -5,6 +5,8 @@
 
 use super::Engine;
 use juneau_api::kinds::{self, Attachment, NetworkEndpoint};
+use juneau_api::view::OwnEndpoint;
+use juneau_core::model::Problem;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -28,9 +30,36 @@ const RECORDERS: usize = 256;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Where Pods are attached.
-    attachments: BTreeMap<String, Attachment>,
+    attachments: BTreeMap<String, Told>,
+    /// What the server says of Pods that are not attached: somebody has died before it could be taken back.
+    left: BTreeMap<String, Left>,
     /// Why endpoints are refused.
-    refused: BTreeMap<String, String>,
+    refused: BTreeMap<String, Refusal>,
+}
+
+/// The attachment of an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Told {
+    /// The endpoint's uid: another one of its name is not meant.
+    uid: String,
+    /// How it is.
+    attachment: Attachment,
+    /// The server is seen to say the same.
+    is_said: bool,
+}
+
+/// An attachment that is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Left {
+    uid: String,
+    attachment: Attachment,
+}
+
+/// Why an endpoint is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Refusal {
+    uid: String,
+    why: String,
 }
 
 /// Tells an API server.
@@ -45,8 +74,8 @@ impl Writer {
     pub(super) fn start(client: Client, node: String) -> Self {
         let (wanted, receiver) = watch::channel(Wanted::default());
         let reporter = Reporter { controller: MANAGER.to_owned(), instance: Some(node) };
-        let (recorders, attached, refused) = Default::default();
-        let teller = Teller { client, reporter, recorders, attached, refused };
+        let (recorders, attached, cleared, refused) = Default::default();
+        let teller = Teller { client, reporter, recorders, attached, cleared, refused };
         Self { wanted, task: tokio::spawn(teller.run(receiver)) }
     }
 
@@ -69,26 +98,48 @@ impl Engine {
     /// Tells the API server what this node did and refused.
     pub(super) fn tell_cluster(&self) {
         let Some(writer) = self.source.writer() else { return };
+        // Which Pods are attached is known when the devices were looked at, which is before the underlay is found.
+        if self.underlay.is_none() {
+            return;
+        }
         let endpoints = self.objects.model().endpoints.values();
-        let here: BTreeSet<&str> =
+        let usable: BTreeSet<&str> =
             endpoints.filter(|endpoint| endpoint.node == self.options.node).map(|e| e.name.as_str()).collect();
-        let attachments = self.attachments().into_iter().filter(|(name, _)| here.contains(name.as_str()));
-        let attachments = attachments.map(|(name, attachment)| {
-            let told = Attachment {
-                ifindex: attachment.ifindex.get(),
-                host_mac_address: Some(attachment.host_mac.to_string()),
-                container_id: Some(attachment.container_id),
-            };
-            (name, told)
-        });
         let problems = self.objects.problems().iter();
-        let refused = problems.filter_map(|problem| {
-            let name = problem.object.strip_prefix("NetworkEndpoint/")?;
-            // Whoever is not here is another node's to judge.
-            let is_here = self.objects.node_of_endpoint(name)? == self.options.node && !here.contains(name);
-            is_here.then(|| (name.to_owned(), format!("{}; {}", problem.message, problem.remedy)))
-        });
-        writer.set(Wanted { attachments: attachments.collect(), refused: refused.collect() });
+        let problems: BTreeMap<&str, &Problem> =
+            problems.filter_map(|problem| Some((problem.object.strip_prefix("NetworkEndpoint/")?, problem))).collect();
+        let mut attached = self.attachments();
+        let mut wanted = Wanted::default();
+        // Whoever is not here is another node's to judge.
+        for (name, endpoint) in self.objects.own_endpoints() {
+            let (uid, said) = endpoint.own.as_deref().map_or_else(Default::default, |own| {
+                let OwnEndpoint { uid, attachment } = own.clone();
+                (uid, attachment)
+            });
+            if !usable.contains(name.as_str())
+                && let Some(problem) = problems.get(name.as_str())
+            {
+                let why = format!("{}; {}", problem.message, problem.remedy);
+                wanted.refused.insert(name.clone(), Refusal { uid: uid.clone(), why });
+            }
+            match (attached.remove(&name), said) {
+                (Some(pod), said) if usable.contains(name.as_str()) => {
+                    let attachment = Attachment {
+                        ifindex: pod.ifindex.get(),
+                        host_mac_address: Some(pod.host_mac.to_string()),
+                        container_id: Some(pod.container_id),
+                    };
+                    let is_said = said.as_ref() == Some(&attachment);
+                    wanted.attachments.insert(name, Told { uid, attachment, is_said });
+                }
+                (None, Some(attachment)) => {
+                    wanted.left.insert(name, Left { uid, attachment });
+                }
+                // A device of an endpoint that is refused is closed, and still there.
+                _ => {}
+            }
+        }
+        writer.set(wanted);
     }
 }
 
@@ -99,9 +150,11 @@ struct Teller {
     /// By what an Event says. A recorder takes Events that differ in that alone for one, and counts the later ones.
     recorders: BTreeMap<String, Recorder>,
     /// What the server took.
-    attached: BTreeMap<String, Attachment>,
+    attached: BTreeMap<String, Told>,
+    /// What it took back, and may still be seen to say.
+    cleared: BTreeMap<String, Left>,
     /// Which Events it took.
-    refused: BTreeMap<String, String>,
+    refused: BTreeMap<String, Refusal>,
 }
 
 impl Teller {
@@ -127,19 +180,33 @@ impl Teller {
     /// Whether the server knows everything now.
     async fn tell(&mut self, wanted: &Wanted) -> bool {
         let mut done = true;
-        let gone = self.attached.keys().filter(|name| !wanted.attachments.contains_key(*name));
-        for name in gone.cloned().collect::<Vec<_>>() {
-            done &= self.attach(&name, None).await;
+        let gone = self.attached.iter().filter(|(name, _)| !wanted.attachments.contains_key(*name));
+        let gone = gone.map(|(name, Told { uid, attachment, .. })| {
+            (name.clone(), Left { uid: uid.clone(), attachment: attachment.clone() })
+        });
+        for (name, left) in gone.collect::<Vec<_>>() {
+            done &= self.clear(&name, left).await;
         }
-        for (name, attachment) in &wanted.attachments {
-            if self.attached.get(name) != Some(attachment) {
-                done &= self.attach(name, Some(attachment)).await;
+        self.cleared.retain(|name, left| wanted.left.get(name) == Some(left));
+        for (name, left) in &wanted.left {
+            if self.cleared.get(name) != Some(left) {
+                done &= self.clear(name, left.clone()).await;
+            }
+        }
+        for (name, told) in &wanted.attachments {
+            match self.attached.get(name) {
+                _ if told.is_said => {
+                    self.attached.insert(name.clone(), told.clone());
+                }
+                // What was told is on its way, unless it was seen already and somebody changed it.
+                Some(known) if !known.is_said && known == told => {}
+                _ => done &= self.attach(name, told).await,
             }
         }
         self.refused.retain(|name, _| wanted.refused.contains_key(name));
-        for (name, why) in &wanted.refused {
-            if self.refused.get(name) != Some(why) {
-                done &= self.refuse(name, why).await;
+        for (name, refusal) in &wanted.refused {
+            if self.refused.get(name) != Some(refusal) {
+                done &= self.refuse(name, refusal).await;
             }
         }
         done
@@ -149,72 +216,80 @@ impl Teller {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Applies `spec.attachment`, of which this agent is the only manager; without one it is taken away.
-    async fn attach(&mut self, endpoint: &str, attachment: Option<&Attachment>) -> bool {
+    /// Applies `spec.attachment`, of which this agent is the only manager.
+    async fn attach(&mut self, endpoint: &str, told: &Told) -> bool {
         let Some((namespace, name)) = endpoint.split_once('/') else { return true };
-        let spec = attachment.map_or_else(|| json!({}), |attachment| json!({ "attachment": attachment }));
         let object = json!({
             "apiVersion": kinds::API_VERSION,
             "kind": "NetworkEndpoint",
-            "metadata": { "namespace": namespace, "name": name },
-            "spec": spec,
+            // With a uid, what is applied to an endpoint that is gone does not make one.
+            "metadata": { "namespace": namespace, "name": name, "uid": told.uid },
+            "spec": { "attachment": told.attachment },
         });
-        let patched =
-            self.api(namespace).patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await;
-        match (patched, attachment) {
-            (Ok(_), Some(attachment)) => {
-                self.attached.insert(endpoint.to_owned(), attachment.clone());
+        let patch = Patch::Apply(object);
+        match self.api(namespace).patch(name, &PatchParams::apply(MANAGER).force(), &patch).await {
+            Ok(_) => {
+                self.cleared.remove(endpoint);
+                self.attached.insert(endpoint.to_owned(), told.clone());
                 true
             }
-            (Ok(_), None) => {
-                self.attached.remove(endpoint);
-                true
-            }
-            // The endpoint is gone, and to apply a part of it does not make one.
-            (Err(kube::Error::Api(status)), None) if matches!(status.code, 404 | 422) => {
-                self.attached.remove(endpoint);
-                true
-            }
-            (Err(error), _) => {
+            // The endpoint has gone, which will be seen.
+            Err(kube::Error::Api(status)) if is_gone(status.code) => true,
+            Err(error) => {
                 tracing::warn!(%endpoint, %error, "the API server cannot be told of an attachment; trying again");
                 false
             }
         }
     }
 
-    /// Says by an Event why an endpoint is refused, once for each reason.
-    async fn refuse(&mut self, endpoint: &str, why: &str) -> bool {
+    /// Takes `spec.attachment` away, whoever wrote it.
+    async fn clear(&mut self, endpoint: &str, left: Left) -> bool {
         let Some((namespace, name)) = endpoint.split_once('/') else { return true };
+        let patch = Patch::Merge(json!({ "metadata": { "uid": left.uid }, "spec": { "attachment": null } }));
+        let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        match self.api(namespace).patch(name, &parameters, &patch).await {
+            Err(kube::Error::Api(status)) if is_gone(status.code) => {}
+            Ok(_) => tracing::info!(%endpoint, "the API server is told that the Pod is not attached"),
+            Err(error) => {
+                tracing::warn!(%endpoint, %error, "the API server cannot be told of a detachment; trying again");
+                return false;
+            }
+        }
+        self.attached.remove(endpoint);
+        self.cleared.insert(endpoint.to_owned(), left);
+        true
+    }
+
+    /// Says by an Event why an endpoint is refused, once for each reason.
+    async fn refuse(&mut self, endpoint: &str, refusal: &Refusal) -> bool {
+        let Some((namespace, name)) = endpoint.split_once('/') else { return true };
+        let why = &refusal.why;
         if self.recorders.len() >= RECORDERS {
             self.recorders.clear();
         }
         let recorder = self
             .recorders
-            .entry(why.to_owned())
+            .entry(why.clone())
             .or_insert_with(|| Recorder::new(self.client.clone(), self.reporter.clone()))
             .clone();
-        let told = async {
-            let Some(found) = self.api(namespace).get_metadata_opt(name).await? else { return Ok(()) };
-            let reference = ObjectReference {
-                api_version: Some(kinds::API_VERSION.to_owned()),
-                kind: Some("NetworkEndpoint".to_owned()),
-                namespace: Some(namespace.to_owned()),
-                name: Some(name.to_owned()),
-                uid: found.metadata.uid,
-                ..ObjectReference::default()
-            };
-            let event = Event {
-                type_: EventType::Warning,
-                reason: "Rejected".to_owned(),
-                note: Some(shortened(why)),
-                action: "Program".to_owned(),
-                secondary: None,
-            };
-            recorder.publish(&event, &reference).await
+        let reference = ObjectReference {
+            api_version: Some(kinds::API_VERSION.to_owned()),
+            kind: Some("NetworkEndpoint".to_owned()),
+            namespace: Some(namespace.to_owned()),
+            name: Some(name.to_owned()),
+            uid: Some(refusal.uid.clone()),
+            ..ObjectReference::default()
         };
-        match told.await {
+        let event = Event {
+            type_: EventType::Warning,
+            reason: "Rejected".to_owned(),
+            note: Some(shortened(why)),
+            action: "Program".to_owned(),
+            secondary: None,
+        };
+        match recorder.publish(&event, &reference).await {
             Ok(()) => {
-                self.refused.insert(endpoint.to_owned(), why.to_owned());
+                self.refused.insert(endpoint.to_owned(), refusal.clone());
                 true
             }
             Err(error) => {
@@ -223,6 +298,11 @@ impl Teller {
             }
         }
     }
+}
+
+/// 404: it is gone; 409: another one has its name, or none has.
+const fn is_gone(code: u16) -> bool {
+    matches!(code, 404 | 409)
 }
 
 /// An Event's note has at most 1 024 bytes.

@@ -13,6 +13,7 @@ pub use watch::watch;
 
 use rtnetlink::packet_core::ErrorMessage;
 use std::io;
+use std::path::Path;
 use tokio::task::JoinHandle;
 
 /// Why the kernel's network configuration could not be read or changed.
@@ -117,14 +118,20 @@ impl Drop for Netlink {
     }
 }
 
-/// Switches IPv6 off on a device of the calling thread's network namespace. A kernel without IPv6 is fine.
+/// Where the kernel's settings are, unless they are elsewhere.
+pub const SYSCTL_DIR: &str = "/proc/sys";
+
+/// Switches IPv6 off on a device of the calling thread's network namespace, by its setting under `sysctls`, which is
+/// [`SYSCTL_DIR`] or another mount of the same. A kernel without IPv6 is fine.
 ///
 /// # Errors
 /// [`NetError::Sysctl`].
-pub fn disable_ipv6(device: &str) -> Result<(), NetError> {
-    let path = format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6");
+pub fn disable_ipv6(sysctls: &Path, device: &str) -> Result<(), NetError> {
+    let path = sysctls.join("net/ipv6/conf").join(device).join("disable_ipv6");
     match std::fs::write(&path, "1") {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NetError::Sysctl { path, source: error }),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(NetError::Sysctl { path: path.display().to_string(), source: error })
+        }
         _ => Ok(()),
     }
 }

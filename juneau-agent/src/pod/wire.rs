@@ -5,6 +5,7 @@ use crate::net::{Link, Namespace, NetError, Netlink, VethRequest, disable_ipv6};
 use ipnet::Ipv4Net;
 use juneau_core::id::MacAddr;
 use std::net::Ipv4Addr;
+use std::path::Path;
 
 /// The interface's name in the Pod.
 pub const INTERFACE: &str = "eth0";
@@ -26,7 +27,8 @@ pub struct Wiring {
     pub mtu: u32,
 }
 
-/// Creates the pair, down at both ends, with its record in the alias; answers with the host end.
+/// Creates the pair, down at both ends, with its record in the alias; answers with the host end. `sysctls` is where the
+/// kernel's settings can be written.
 ///
 /// # Errors
 /// `EEXIST` when the Pod has an interface of that name; see [`NetError`].
@@ -35,6 +37,7 @@ pub async fn create(
     record: &Record,
     namespace: &Namespace,
     wiring: &Wiring,
+    sysctls: &Path,
 ) -> Result<Link, NetError> {
     let name = host_veth(INTERFACE, &record.container_id);
     let request = VethRequest {
@@ -51,7 +54,7 @@ pub async fn create(
     let alias = record.to_alias();
     let finish = async {
         netlink.set_alias(link.index, &alias).await?;
-        disable_ipv6(&name)
+        disable_ipv6(sysctls, &name)
     };
     if let Err(error) = finish.await {
         netlink.delete_link(link.index).await?;

@@ -17,7 +17,7 @@ mod parse;
 mod routes;
 mod stale;
 
-use crate::view::{Item, Items, Text, Time, View};
+use crate::view::{self, Item, Items, Text, Time, View};
 use context::{Context, Networks};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use endpoints::{Judge, Owner};
@@ -88,11 +88,14 @@ impl Normaliser {
         &self.problems
     }
 
-    /// The node that a NetworkEndpoint, `namespace/name`, says to be on, whether it can be used or not.
-    #[must_use]
-    pub fn node_of_endpoint(&self, endpoint: &str) -> Option<&str> {
-        let (namespace, name) = endpoint.split_once('/')?;
-        self.view.as_ref()?.network_endpoint(namespace, name).map(|item| &*item.object.node)
+    /// The endpoints that say to be on this node, by `namespace/name`, whether they can be used or not.
+    pub fn own_endpoints(&self) -> impl Iterator<Item = (String, &view::NetworkEndpoint)> {
+        let namespaces = self.view.iter().flat_map(|view| &view.workloads);
+        let all = namespaces.flat_map(|(namespace, inside)| {
+            inside.network_endpoints.iter().map(move |(name, item)| (namespace, name, &*item.object))
+        });
+        all.filter(|(_, _, endpoint)| endpoint.node == self.node)
+            .map(|(namespace, name, endpoint)| (format!("{namespace}/{name}"), endpoint))
     }
 
     /// Takes in what exists now. Whether anything may be other than before.

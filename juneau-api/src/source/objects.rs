@@ -62,6 +62,7 @@ impl Objects {
         }
         match object {
             Ok(mut object) => {
+                self.forget_what_is_not_ours(&mut object);
                 // What is equal stays the same, so that nobody looks at it again.
                 if self.view.get(kind, &namespace, &name).as_ref() != Some(&object) {
                     object.share(&mut self.texts);
@@ -73,6 +74,16 @@ impl Objects {
             Err(reason) => {
                 self.broken.insert((kind, (namespace, name)), reason);
             }
+        }
+    }
+
+    /// Whose endpoint it is not has no use for what only its own node reads, and no reason to look when that changes.
+    fn forget_what_is_not_ours(&self, object: &mut Object) {
+        let (Object::NetworkEndpoint(endpoint), Some(node)) = (object, &self.view.pods_of) else { return };
+        if endpoint.node != *node
+            && let Some(endpoint) = Arc::get_mut(endpoint)
+        {
+            endpoint.own = None;
         }
     }
 
@@ -130,6 +141,7 @@ impl Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds;
     use crate::view::Node;
 
     fn node(address: &str) -> Object {
@@ -185,6 +197,26 @@ mod tests {
         let snapshot = objects.snapshot();
         assert_eq!((snapshot.problems.len(), snapshot.unknown), (0, 0));
         assert_eq!(nodes(&snapshot), [("a", "192.0.2.1"), ("b", "192.0.2.3")]);
+    }
+
+    #[test]
+    fn what_only_an_endpoint_s_node_reads_is_held_there_alone() {
+        let mut objects = Objects::new([Kind::NetworkEndpoint], Some("n1".into()), "test");
+        let mut tell = |node: &str, name: &str, ifindex: u32| {
+            let mut endpoint = kinds::NetworkEndpoint::default();
+            endpoint.metadata.uid = Some("u".into());
+            endpoint.spec.node_name = node.into();
+            endpoint.spec.attachment = Some(kinds::Attachment { ifindex, ..Default::default() });
+            objects.apply(Kind::NetworkEndpoint, "red", name, Ok(Object::NetworkEndpoint(Arc::new(endpoint.into()))));
+            objects.snapshot().view.workloads["red"].clone()
+        };
+        let first = tell("n1", "a.eth0", 7);
+        let own = first.network_endpoints["a.eth0"].object.own.clone().unwrap();
+        assert_eq!((own.uid.as_str(), own.attachment.as_ref().unwrap().ifindex), ("u", 7));
+        let before = tell("n2", "b.eth0", 7);
+        assert_eq!(before.network_endpoints["b.eth0"].object.own, None);
+        assert!(Arc::ptr_eq(&before, &tell("n2", "b.eth0", 8)), "another node's business");
+        assert!(!Arc::ptr_eq(&before, &tell("n1", "a.eth0", 8)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod text;
 
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub use object::{
-    Namespace, NetworkEndpoint, NetworkInterface, Node, Object, Pod, PodReference, RouteTable, Subnet, Vpc,
+    Namespace, NetworkEndpoint, NetworkInterface, Node, Object, OwnEndpoint, Pod, PodReference, RouteTable, Subnet, Vpc,
 };
 pub use text::{Text, Texts};
 

@@ -130,6 +130,17 @@ pub struct NetworkEndpoint {
     pub pod: Option<PodReference>,
     /// When it was made.
     pub created: Option<Time>,
+    /// What only its own node reads; nobody else holds it.
+    pub own: Option<Arc<OwnEndpoint>>,
+}
+
+/// What a node reads of its own endpoints, to know what the API server was told before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnEndpoint {
+    /// The endpoint's uid; empty if it has none.
+    pub uid: String,
+    /// `spec.attachment` as it stands.
+    pub attachment: Option<kinds::Attachment>,
 }
 
 impl From<kinds::Namespace> for Namespace {
@@ -229,6 +240,10 @@ impl From<kinds::NetworkEndpoint> for NetworkEndpoint {
                 uid: pod.uid.into(),
             }),
             created: object.metadata.creation_timestamp,
+            own: Some(Arc::new(OwnEndpoint {
+                uid: object.metadata.uid.unwrap_or_default(),
+                attachment: spec.attachment,
+            })),
         }
     }
 }

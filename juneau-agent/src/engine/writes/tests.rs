@@ -47,9 +47,23 @@ fn endpoint() -> Value {
     })
 }
 
-fn attached(ifindex: u32) -> Wanted {
-    let attachment = Attachment { ifindex, host_mac_address: Some("02:00:00:00:00:01".into()), container_id: None };
-    Wanted { attachments: [("red/a.eth0".to_owned(), attachment)].into(), refused: BTreeMap::new() }
+fn attachment(ifindex: u32) -> Attachment {
+    Attachment { ifindex, host_mac_address: Some("02:00:00:00:00:01".into()), container_id: None }
+}
+
+fn attached(ifindex: u32, is_said: bool) -> Wanted {
+    let told = Told { uid: "0123".into(), attachment: attachment(ifindex), is_said };
+    Wanted { attachments: [("red/a.eth0".to_owned(), told)].into(), ..Wanted::default() }
+}
+
+fn left(ifindex: u32) -> Wanted {
+    let left = Left { uid: "0123".into(), attachment: attachment(ifindex) };
+    Wanted { left: [("red/a.eth0".to_owned(), left)].into(), ..Wanted::default() }
+}
+
+async fn nothing_more(requests: &mut mpsc::UnboundedReceiver<Seen>) {
+    let more = tokio::time::timeout(Duration::from_secs(3600), requests.recv()).await;
+    assert!(more.is_err(), "{more:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,7 +73,7 @@ async fn an_attachment_is_applied_until_the_server_takes_it_and_taken_away() {
         tries += 1;
         if tries == 1 { failure(429) } else { (200, endpoint()) }
     });
-    writer.set(attached(7));
+    writer.set(attached(7, false));
     for _ in 0..2 {
         let (method, path, body) = requests.recv().await.unwrap();
         assert_eq!(method, Method::PATCH);
@@ -67,31 +81,58 @@ async fn an_attachment_is_applied_until_the_server_takes_it_and_taken_away() {
         assert_eq!(path, "/apis/juneau.loutres.me/v1alpha1/namespaces/red/networkendpoints/a.eth0");
         assert!(query.contains("fieldManager=juneau-agent") && query.contains("force=true"), "{query}");
         assert_eq!(body["spec"], json!({"attachment": {"ifindex": 7, "hostMACAddress": "02:00:00:00:00:01"}}));
+        assert_eq!(body["metadata"]["uid"], "0123");
     }
     // The same again is nothing new.
-    writer.set(attached(7));
-    writer.set(attached(8));
+    writer.set(attached(7, false));
+    writer.set(attached(8, false));
     assert_eq!(requests.recv().await.unwrap().2["spec"]["attachment"]["ifindex"], 8);
+    // Detached; the server is seen to say so only later.
+    writer.set(left(8));
+    assert_eq!(requests.recv().await.unwrap().2, json!({"metadata": {"uid": "0123"}, "spec": {"attachment": null}}));
     writer.set(Wanted::default());
-    assert_eq!(requests.recv().await.unwrap().2["spec"], json!({}));
+    nothing_more(&mut requests).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_says_already_is_not_told_again_but_what_somebody_changed_is() {
+    let (writer, mut requests) = start(|_, _| (200, endpoint()));
+    writer.set(attached(7, true));
+    nothing_more(&mut requests).await;
+    writer.set(attached(7, false));
+    assert_eq!(requests.recv().await.unwrap().2["spec"]["attachment"]["ifindex"], 7);
+    // On its way to be seen.
+    writer.set(Wanted::default());
+    assert_eq!(requests.recv().await.unwrap().2["spec"], json!({"attachment": null}));
+    nothing_more(&mut requests).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_agent_left_is_taken_away_once_and_what_is_gone_is_left_alone() {
+    let (writer, mut requests) = start(|_, _| failure(404));
+    writer.set(left(5));
+    assert_eq!(requests.recv().await.unwrap().2["spec"], json!({"attachment": null}));
+    nothing_more(&mut requests).await;
+    // An endpoint that has gone is not made by telling its attachment.
+    writer.set(attached(6, false));
+    requests.recv().await.unwrap();
+    nothing_more(&mut requests).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_is_refused_gets_one_event_for_each_reason() {
-    let (writer, mut requests) = start(|method, path| match (method, path.contains("/events")) {
-        (&Method::GET, false) => (200, endpoint()),
-        (_, true) => (
+    let (writer, mut requests) = start(|_, path| match path.contains("/events") {
+        true => (
             201,
             json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "red"}, "eventTime": null}),
         ),
-        _ => failure(500),
+        false => failure(500),
     });
     let refuse = |why: &str| {
-        let refused = [("red/a.eth0".to_owned(), why.to_owned())].into();
-        writer.set(Wanted { attachments: BTreeMap::new(), refused });
+        let refusal = Refusal { uid: "0123".into(), why: why.to_owned() };
+        writer.set(Wanted { refused: [("red/a.eth0".to_owned(), refusal)].into(), ..Wanted::default() });
     };
     refuse("its Pod is another; mend it");
-    assert_eq!(requests.recv().await.unwrap().0, Method::GET);
     let (method, _, event) = requests.recv().await.unwrap();
     assert_eq!((method, &event["note"]), (Method::POST, &json!("its Pod is another; mend it")));
     assert_eq!((&event["type"], &event["reason"]), (&json!("Warning"), &json!("Rejected")));
@@ -99,10 +140,13 @@ async fn an_endpoint_that_is_refused_gets_one_event_for_each_reason() {
     assert_eq!(event["reportingController"], "juneau-agent");
     refuse("its Pod is another; mend it");
     refuse("it is late; hurry");
-    requests.recv().await.unwrap();
     let (method, _, event) = requests.recv().await.unwrap();
     assert_eq!((method, &event["note"]), (Method::POST, &json!("it is late; hurry")));
     // Once.
-    let more = tokio::time::timeout(Duration::from_secs(3600), requests.recv()).await;
-    assert!(more.is_err(), "{more:?}");
+    nothing_more(&mut requests).await;
+    // Mended, and broken in the same way again: the Event that is there counts it.
+    writer.set(Wanted::default());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    refuse("it is late; hurry");
+    assert_eq!(requests.recv().await.unwrap().0, Method::PATCH);
 }
