@@ -46,9 +46,8 @@ impl Session {
         // Once for the process; a second time is harmless.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut config = config(access).await?;
-        if access.timeout.is_some() {
-            config.connect_timeout = access.timeout;
-        }
+        // One limit for all that a request takes, which says what it is.
+        (config.connect_timeout, config.read_timeout) = (None, None);
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let namespace = config.default_namespace.clone();
         let client = Client::try_from(config).map_err(|error| classify(&server, &error))?;

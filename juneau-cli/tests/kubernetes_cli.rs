@@ -312,7 +312,8 @@ async fn what_is_off_is_told_to_users_of_few_rights_until_it_is_repaired() {
     );
 
     // As a plugin.
-    let mut kubectl = cluster.control_plane.kubectl();
+    // kubectl takes no flags before a plugin's name.
+    let mut kubectl = Command::new(cluster.control_plane.kubectl().get_program());
     let program = Path::new(env!("CARGO_BIN_EXE_kubectl-juneau")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let output = kubectl.args(["juneau", "version", "--kubeconfig"]).arg(&viewer).env("PATH", path).output().unwrap();

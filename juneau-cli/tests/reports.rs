@@ -361,3 +361,13 @@ fn an_object_of_another_release_is_told() {
     let object = &report::status(&snapshot).problems[0].object;
     assert_eq!(*object, ObjectRef::named("NetworkInterface", &ObjectName::new("red", "new.eth0")));
 }
+
+#[test]
+fn the_handbook_shows_what_is_printed() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../docs/cli.md")).unwrap();
+    for name in ["status-broken.txt", "interface-well.txt", "pod-waits.txt"] {
+        let text = std::fs::read_to_string(root.join("tests/snapshots").join(name)).unwrap();
+        assert!(page.contains(&text), "docs/cli.md does not show {name} as it is now");
+    }
+}

@@ -69,7 +69,7 @@ pub fn target(kind: TargetKind, name: &str, namespace: Option<String>) -> Target
 #[expect(missing_docs, reason = "the names of the kinds")]
 pub enum Description {
     Vpc(VpcReport),
-    Subnet(SubnetReport),
+    Subnet(Box<SubnetReport>),
     RouteTable(TableReport),
     NetworkInterface(Box<InterfaceReport>),
     Pod(PodReport),
@@ -93,7 +93,7 @@ pub fn describe(snapshot: &Snapshot, target: &Target) -> Result<Vec<Description>
     let found = match target.kind {
         TargetKind::Vpc => snapshot.vpcs.get(name).map(|vpc| Description::Vpc(index.vpc_report(name, vpc))),
         TargetKind::Subnet => {
-            snapshot.subnets.get(name).map(|subnet| Description::Subnet(index.subnet_report(name, subnet)))
+            snapshot.subnets.get(name).map(|subnet| Description::Subnet(Box::new(index.subnet_report(name, subnet))))
         }
         TargetKind::RouteTable => {
             snapshot.route_tables.get(name).map(|table| Description::RouteTable(index.table_report(name, table)))
