@@ -112,10 +112,12 @@ fn near_text(near: &[String]) -> String {
 #[must_use]
 pub fn near<'n>(wanted: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<String> {
     const SHOWN: usize = 3;
+    let lower = wanted.to_lowercase();
+    let limit = (wanted.chars().count() / 3).max(1);
     let distance = |name: &str| {
-        let is_part = wanted.len() > 1 && (name.contains(wanted) || wanted.contains(name));
-        let edits = strsim::damerau_levenshtein(&wanted.to_lowercase(), &name.to_lowercase());
-        let limit = (wanted.chars().count() / 3).max(1);
+        let name = name.to_lowercase();
+        let is_part = lower.len() > 1 && (name.contains(&lower) || lower.contains(&name));
+        let edits = strsim::damerau_levenshtein(&lower, &name);
         (is_part || edits <= limit).then_some(edits)
     };
     let mut found: Vec<(usize, &str)> =
