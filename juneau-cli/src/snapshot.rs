@@ -204,6 +204,11 @@ impl Snapshot {
         metadata.creation_timestamp.as_ref().map_or(i64::MAX, |time| self.seconds_since(time.0))
     }
 
+    /// Endpoints of Pods: the others are the operator's alone, and no node makes an interface for them.
+    pub fn pod_endpoints(&self) -> impl Iterator<Item = &kinds::NetworkEndpoint> {
+        self.endpoints.values().filter(|endpoint| endpoint.spec.kind == kinds::EndpointKind::Pod)
+    }
+
     /// The Vpc of a Subnet.
     #[must_use]
     pub fn vpc_of(&self, subnet: &str) -> Option<&str> {

@@ -200,6 +200,10 @@ fn a_node_whose_agent_does_nothing_is_named_once() {
     }
     world.settle();
     world.renew();
+    // Endpoints that are no Pod's are attached by nobody.
+    world.put(json!({"apiVersion": support::API_VERSION, "kind": "NetworkEndpoint",
+        "metadata": {"name": "juneau-node.node-2", "namespace": "juneau-system"},
+        "spec": {"kind": "Node", "nodeName": "node-2", "subnet": "default", "address": "10.16.0.9/16"}}));
     assert_eq!(off(&world.snapshot()), Vec::<String>::new(), "it has half a minute");
     world.sleep(40);
     world.renew();

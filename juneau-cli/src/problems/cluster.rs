@@ -115,7 +115,7 @@ fn webhook(snapshot: &Snapshot) -> Vec<Problem> {
             None | Some(None) => all.push(problem(
                 "WebhookMissing",
                 "objects are admitted unchecked: nobody asks the webhook".to_owned(),
-                "apply it: kubectl apply --server-side -k deploy/base".to_owned(),
+                "apply it: kubectl apply --server-side -k deploy".to_owned(),
             )),
             Some(Some(Authority::Missing)) => all.push(problem(
                 "NoCABundle",
@@ -178,7 +178,7 @@ fn agents(snapshot: &Snapshot) -> Vec<Problem> {
 /// Endpoints of each node that should be attached: those that wait too long, and those that are.
 fn waiting(snapshot: &Snapshot) -> BTreeMap<&str, (usize, usize)> {
     let mut nodes: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for endpoint in snapshot.endpoints.values() {
+    for endpoint in snapshot.pod_endpoints() {
         let counts = nodes.entry(endpoint.spec.node_name.as_str()).or_default();
         if endpoint.spec.attachment.is_some() {
             counts.1 += 1;

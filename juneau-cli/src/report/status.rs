@@ -205,7 +205,7 @@ fn webhook(snapshot: &Snapshot) -> WebhookStatus {
 fn nodes(snapshot: &Snapshot) -> Vec<NodeStatus> {
     let mut nodes: BTreeMap<&str, NodeStatus> =
         snapshot.nodes.keys().map(|name| (name.as_str(), NodeStatus::default())).collect();
-    for endpoint in snapshot.endpoints.values() {
+    for endpoint in snapshot.pod_endpoints() {
         let node = nodes.entry(endpoint.spec.node_name.as_str()).or_default();
         node.endpoints += 1;
         node.attached += usize::from(endpoint.spec.attachment.is_some());
