@@ -241,6 +241,12 @@ impl ObjectRef {
         let namespace = Some(name.namespace.clone()).filter(|namespace| !namespace.is_empty());
         Self { kind: kind.into(), namespace, name: name.name.clone() }
     }
+
+    /// Its namespace, or nothing, and its name.
+    #[must_use]
+    pub fn object_name(&self) -> ObjectName {
+        ObjectName::new(self.namespace.clone().unwrap_or_default(), self.name.as_str())
+    }
 }
 
 impl fmt::Display for ObjectRef {

@@ -228,6 +228,11 @@ fn a_node_whose_agent_does_nothing_is_named_once() {
     assert_eq!(off(&snapshot), Vec::<String>::new());
     snapshot.agents.insert(ObjectName::new("juneau-system", "juneau-agent-x"), agent("False"));
     assert_eq!(off(&snapshot), ["Pod/juneau-system/juneau-agent-x AgentNotReady"]);
+    // There are agents, but none on this node any more.
+    let mut elsewhere: k8s_openapi::api::core::v1::Pod = agent("True");
+    elsewhere.spec.as_mut().unwrap().node_name = Some("node-2".to_owned());
+    snapshot.agents.insert(ObjectName::new("juneau-system", "juneau-agent-x"), elsewhere);
+    assert_eq!(off(&snapshot), ["Node/node-1 AgentMissing"]);
 }
 
 #[test]

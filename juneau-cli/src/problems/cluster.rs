@@ -2,14 +2,16 @@
 
 use super::{ATTACH_GRACE, Problem, remedy};
 use crate::render::span;
-use crate::snapshot::{LEASE, ObjectRef, Probe, Snapshot, WEBHOOK, What};
+use crate::snapshot::{AGENT, LEASE, ObjectRef, Probe, Snapshot, WEBHOOK, What};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use x509_parser::pem::Pem;
 
+/// None of a node's interfaces is attached.
+pub(crate) const AGENT_SILENT: &str = "AgentSilent";
 /// How long a Lease is good without a renewal, when it does not say it.
 const LEASE_SECONDS: i64 = 15;
 /// The operator renews a certificate 30 days before its end: with less than this left, something keeps it.
@@ -155,14 +157,28 @@ fn agents(snapshot: &Snapshot) -> Vec<Problem> {
         if waiting > 0 && attached == 0 {
             all.push(Problem {
                 object: ObjectRef::new("Node", node),
-                reason: "AgentSilent".to_owned(),
+                reason: AGENT_SILENT.to_owned(),
                 message: format!("none of its {waiting} interfaces is attached: no agent does its work there"),
                 remedy: remedy::agent(namespace, node),
             });
         }
     }
+    // Where the agents are no Pods, they show by what they do alone.
+    let nodes: BTreeSet<&str> = snapshot.agents.values().filter_map(node_of).collect();
+    if !nodes.is_empty() && snapshot.knows_all(What::Agent) {
+        for (node, (waiting, attached)) in waiting(snapshot) {
+            if attached > 0 && !nodes.contains(node) {
+                all.push(Problem {
+                    object: ObjectRef::new("Node", node),
+                    reason: "AgentMissing".to_owned(),
+                    message: format!("no Pod of the agents is there, though {} interfaces are", waiting + attached),
+                    remedy: format!("see why none is started: kubectl -n {namespace} describe daemonset {AGENT}"),
+                });
+            }
+        }
+    }
     for (name, pod) in &snapshot.agents {
-        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("?");
+        let node = node_of(pod).unwrap_or("?");
         if !is_ready(pod) && snapshot.age(&pod.metadata) > ATTACH_GRACE {
             all.push(Problem {
                 object: ObjectRef::named("Pod", name),
@@ -187,6 +203,11 @@ fn waiting(snapshot: &Snapshot) -> BTreeMap<&str, (usize, usize)> {
         }
     }
     nodes
+}
+
+/// The node that a Pod is on.
+pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref())
 }
 
 /// Whether a Pod says that it is ready.

@@ -3,7 +3,7 @@
 mod cluster;
 mod remedy;
 
-pub(crate) use cluster::{Authority, authority, is_ready, leaderless, lease};
+pub(crate) use cluster::{AGENT_SILENT, Authority, authority, is_ready, leaderless, lease, node_of};
 
 use crate::snapshot::{ObjectRef, Snapshot, What};
 use juneau_api::kinds::{self, ViaType, reason};

@@ -207,10 +207,9 @@ impl Index<'_> {
         let claim = self.snapshot.claims.get(&claim_name)?;
         let status = claim.status.as_ref();
         let uid = claim.metadata.uid.as_deref();
-        let lease = self.leases_of(&pool).iter().find(|lease| {
-            lease.spec.claim_ref.name == claim_name
-                && (uid.is_none() || lease.spec.claim_ref.uid.as_deref().is_none_or(|of| Some(of) == uid))
-        });
+        let is_of = |of: Option<&str>| uid.is_none() || of.is_none() || of == uid;
+        let mut leases = self.leases_of_claim(&claim_name).iter();
+        let lease = leases.find(|lease| is_of(lease.spec.claim_ref.uid.as_deref()));
         Some(ClaimPart {
             name: claim_name.clone(),
             value: status.and_then(|status| status.value.as_ref()).and_then(value),

@@ -29,6 +29,8 @@ pub(crate) struct Index<'s> {
     problems: BTreeMap<ObjectRef, Vec<Problem>>,
     /// Leases by pool.
     leases: HashMap<&'s str, Vec<&'s AllocationLease>>,
+    /// Leases by the claim that has them.
+    claimed: HashMap<&'s str, Vec<&'s AllocationLease>>,
 }
 
 impl<'s> Index<'s> {
@@ -38,10 +40,12 @@ impl<'s> Index<'s> {
             problems.entry(problem.object.clone()).or_default().push(problem);
         }
         let mut leases: HashMap<&str, Vec<_>> = HashMap::new();
+        let mut claimed: HashMap<&str, Vec<_>> = HashMap::new();
         for lease in snapshot.leases.values() {
             leases.entry(lease.spec.pool_ref.name.as_str()).or_default().push(lease);
+            claimed.entry(lease.spec.claim_ref.name.as_str()).or_default().push(lease);
         }
-        Self { snapshot, problems, leases }
+        Self { snapshot, problems, leases, claimed }
     }
 
     /// What is off with an object.
@@ -57,6 +61,11 @@ impl<'s> Index<'s> {
     /// What is taken of a pool.
     pub(crate) fn leases_of(&self, pool: &str) -> &[&'s AllocationLease] {
         self.leases.get(pool).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// What a claim has, or had.
+    pub(crate) fn leases_of_claim(&self, claim: &str) -> &[&'s AllocationLease] {
+        self.claimed.get(claim).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// What could not be read, in words.

@@ -5,7 +5,6 @@ use crate::problems::{self, Authority, Problem, lease};
 use crate::snapshot::{Probe, Snapshot, What};
 use juneau_api::conditions;
 use juneau_api::kinds::reason;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,15 +137,17 @@ pub fn status(snapshot: &Snapshot) -> StatusReport {
     let index = Index::new(snapshot);
     let components = problems::of_components(snapshot);
     // A node without an agent says it once for all its interfaces.
-    let silent: BTreeSet<&str> =
-        components.iter().filter(|problem| problem.object.kind == "Node").map(|p| p.object.name.as_str()).collect();
+    let silent: BTreeSet<&str> = components
+        .iter()
+        .filter(|problem| problem.reason == problems::AGENT_SILENT)
+        .map(|p| p.object.name.as_str())
+        .collect();
     let is_told = |problem: &&Problem| {
         problem.reason != reason::WAITING_FOR_INTERFACE
-            || !snapshot.endpoints.iter().any(|(name, endpoint)| {
-                name.name == problem.object.name
-                    && Some(&name.namespace) == problem.object.namespace.as_ref()
-                    && silent.contains(endpoint.spec.node_name.as_str())
-            })
+            || snapshot
+                .endpoints
+                .get(&problem.object.object_name())
+                .is_none_or(|endpoint| !silent.contains(endpoint.spec.node_name.as_str()))
     };
     let of_objects: Vec<Problem> = index.all_problems().filter(is_told).cloned().collect();
     let problems: Vec<Problem> = components.iter().cloned().chain(of_objects).collect();
@@ -211,15 +212,11 @@ fn nodes(snapshot: &Snapshot) -> Vec<NodeStatus> {
         node.attached += usize::from(endpoint.spec.attachment.is_some());
     }
     for pod in snapshot.agents.values() {
-        if let Some(node) = node_of(pod) {
+        if let Some(node) = problems::node_of(pod) {
             nodes.entry(node).or_default().agent_ready = Some(problems::is_ready(pod));
         }
     }
     nodes.into_iter().map(|(name, node)| NodeStatus { name: name.to_owned(), ..node }).collect()
-}
-
-fn node_of(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref())
 }
 
 fn counts(snapshot: &Snapshot) -> Vec<KindCount> {
