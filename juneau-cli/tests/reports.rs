@@ -380,3 +380,32 @@ fn the_handbook_shows_what_is_printed() {
         assert!(page.contains(&text), "docs/cli.md does not show {name} as it is now");
     }
 }
+
+#[test]
+fn ten_thousand_interfaces_that_all_wait_take_a_moment() {
+    let mut snapshot = tenants().snapshot();
+    let of = ObjectName::new("red", "a1.eth0");
+    let (nic, endpoint) = (snapshot.interfaces[&of].clone(), snapshot.endpoints[&of].clone());
+    let claim_name = nic.status.as_ref().unwrap().allocation_claim.clone().unwrap();
+    let lease = snapshot.leases.values().find(|lease| lease.spec.claim_ref.name == claim_name).unwrap().clone();
+    let claim = snapshot.claims[&claim_name].clone();
+    for number in 0..10_000 {
+        let (name, own) = (ObjectName::new("red", format!("p{number}.eth0")), format!("claim-{number}"));
+        let (mut nic, mut endpoint, mut lease) = (nic.clone(), endpoint.clone(), lease.clone());
+        nic.status.as_mut().unwrap().allocation_claim = Some(own.clone());
+        endpoint.spec.attachment = None;
+        lease.spec.claim_ref.name.clone_from(&own);
+        snapshot.interfaces.insert(name.clone(), nic);
+        snapshot.endpoints.insert(name, endpoint);
+        snapshot.claims.insert(own.clone(), claim.clone());
+        snapshot.leases.insert(format!("lease-{number}"), lease);
+    }
+    let begun = std::time::Instant::now();
+    let told = status(&snapshot);
+    let tree = describe(&snapshot, TargetKind::Vpc, "red");
+    let took = begun.elapsed();
+    assert!(told.contains("and 9970 more; -o json lists all") && told.contains("10000 things are off"), "{told}");
+    assert!(tree.contains("and 9952 interfaces more"), "{tree}");
+    // Without optimisation, beside other tests. What grows with the square takes minutes.
+    assert!(took.as_secs() < 20, "{took:?}");
+}
