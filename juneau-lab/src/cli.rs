@@ -31,7 +31,7 @@ pub enum Format {
     Json,
 }
 
-/// A Juneau cluster in a box: nodes as namespaces, the real agent and BPF programs, on a directory of manifests
+/// A Juneau cluster in a box: nodes as namespaces, the real agent and BPF programs, on a directory of manifests or a Kubernetes API server
 #[derive(Debug, Parser)]
 #[command(name = "juneau-lab", version, after_help = EXIT)]
 struct Cli {
@@ -59,8 +59,12 @@ enum Command {
         #[arg(short, long, value_enum, default_value = "text")]
         output: Output,
     },
-    /// Print where the kubeconfig of a lab on Kubernetes is
-    Kubeconfig,
+    /// Print the kubeconfig of the administrator of a lab on Kubernetes
+    Kubeconfig {
+        /// Print where the file is, instead of what is in it
+        #[arg(long)]
+        path: bool,
+    },
     /// Run kubectl as the administrator of a lab on Kubernetes
     Kubectl {
         /// Arguments for kubectl
@@ -81,7 +85,7 @@ enum Command {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Write manifests into the lab's directory and wait until they are in force
+    /// Write manifests into the lab's directory, or to its API server, and wait until they are in force
     Apply {
         /// A file of manifests, or - for standard input; may be given several times
         #[arg(short, long = "file", required = true, value_name = "FILE")]
@@ -93,7 +97,7 @@ enum Command {
         #[arg(short, long = "file", required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Show the objects of the lab's directory
+    /// Show the objects of the lab's directory or API server
     Get {
         /// A kind, such as pods or subnet [default: all]
         kind: Option<String>,
@@ -110,7 +114,7 @@ enum Command {
     },
     /// Show the logs of the supervisor, the agents and the Pods
     Logs {
-        /// One node or Pod, or supervisor [default: all]
+        /// One node or Pod, supervisor or operator, or a program of the control plane [default: all of the lab's own]
         target: Option<String>,
         /// Go on until interrupted
         #[arg(short, long)]
@@ -183,7 +187,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Check { output } => return commands::check(&paths, output),
         Command::Status { output } => return commands::status(&paths, output),
         Command::Down => commands::down(&paths)?,
-        Command::Kubeconfig => commands::kubeconfig(&paths)?,
+        Command::Kubeconfig { path } => commands::kubeconfig(&paths, path)?,
         Command::Kubectl { arguments } => commands::kubectl(&paths, &arguments)?,
         Command::Exec { target, command } => commands::exec(&paths, &target, &command)?,
         Command::Apply { files } => commands::apply(&paths, &files)?,

@@ -5,11 +5,14 @@ use crate::error::{Context, LabError, Result};
 use crate::kubernetes::deploy;
 use crate::paths::Paths;
 use crate::state::State;
+use juneau_api::source::decode;
 use juneau_controlplane::{Program, Programs};
+use serde_json::{Value, json};
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
 
 /// The kubeconfig of the lab at `paths`.
 pub(super) fn find(paths: &Paths) -> Result<PathBuf> {
@@ -20,12 +23,17 @@ pub(super) fn find(paths: &Paths) -> Result<PathBuf> {
     })
 }
 
-/// Prints where the kubeconfig is.
+/// Prints the kubeconfig, or where it is.
 ///
 /// # Errors
 /// When the lab is on no API server.
-pub fn kubeconfig(paths: &Paths) -> Result<()> {
-    print(&format!("{}\n", find(paths)?.display()));
+pub fn kubeconfig(paths: &Paths, only_path: bool) -> Result<()> {
+    let file = find(paths)?;
+    if only_path {
+        print(&format!("{}\n", file.display()));
+        return Ok(());
+    }
+    print(&std::fs::read_to_string(&file).context(|| format!("reading {}", file.display()))?);
     Ok(())
 }
 
@@ -60,13 +68,44 @@ pub(super) fn prepare(paths: &Paths) -> Result<()> {
     deploy::collect(kubectl, &super::lifecycle::find(deploy::BASE)?, &paths.deploy())
 }
 
-/// `kubectl apply` or `kubectl delete` of files; what it says is shown.
-pub(super) fn change(paths: &Paths, verb: &str, files: &[PathBuf]) -> Result<()> {
+/// `kubectl apply` of files or directories; what it says is shown.
+pub(super) fn apply(paths: &Paths, files: &[PathBuf]) -> Result<()> {
     let mut command = command(paths)?;
-    command.arg(verb);
+    command.arg("apply");
     for file in files {
         command.arg("-f").arg(file);
     }
-    let status = command.status().context(|| format!("running kubectl {verb}"))?;
+    succeed("apply", command.status())
+}
+
+/// What is deleted after everything else, in this order: the webhook admits none that is in use.
+const LAST: [&str; 4] = ["RouteTable", "Subnet", "Vpc", "Namespace"];
+
+/// `kubectl delete` of what manifests name, users before what they use.
+pub(super) fn delete(paths: &Paths, texts: &[String]) -> Result<()> {
+    let mut steps: [Vec<Value>; LAST.len() + 1] = Default::default();
+    for text in texts {
+        for object in decode::documents(text).map_err(LabError::Manifests)? {
+            let step = LAST.iter().position(|kind| object["kind"] == *kind).map_or(0, |at| at + 1);
+            if let Some(step) = steps.get_mut(step) {
+                step.push(object);
+            }
+        }
+    }
+    for items in steps.into_iter().filter(|items| !items.is_empty()) {
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": items }).to_string();
+        let mut command = command(paths)?;
+        let what = || "running kubectl delete";
+        let mut child = command.args(["delete", "-f", "-"]).stdin(Stdio::piped()).spawn().context(what)?;
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(list.as_bytes()).context(what)?;
+        }
+        succeed("delete", child.wait())?;
+    }
+    Ok(())
+}
+
+fn succeed(verb: &str, status: std::io::Result<ExitStatus>) -> Result<()> {
+    let status = status.context(|| format!("running kubectl {verb}"))?;
     status.success().then_some(()).ok_or_else(|| LabError::Kubernetes(format!("kubectl {verb} ended with {status}")))
 }

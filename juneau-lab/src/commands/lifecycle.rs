@@ -104,7 +104,7 @@ pub fn up(paths: &Paths, options: &Up) -> Result<bool> {
     if options.kubernetes
         && let Some(manifests) = manifests
     {
-        super::kubernetes::change(paths, "apply", &[manifests])?;
+        super::kubernetes::apply(paths, &[manifests])?;
         phases.end("kubectl apply");
         state = ask(paths, Ask::Settled, settle)?;
         phases.end("Pods");
@@ -244,9 +244,10 @@ fn next_steps(paths: &Paths, state: &crate::state::State) -> String {
     let agent = state.nodes.get(node).and_then(|node| node.agent).map_or(0, |agent| agent.pid);
     let manifests = paths.manifests();
     let edit = match &state.kubernetes {
-        Some(_) => {
-            (format!("{lab} kubectl get vpc,subnet,iface -A"), "the objects; $KUBECONFIG: juneau-lab kubeconfig")
-        }
+        Some(_) => (
+            format!("{lab} kubectl get vpc,subnet,iface -A"),
+            "the objects; or with your own kubectl, by the path that kubeconfig --path prints",
+        ),
         None => (format!("edit a file in {}", manifests.display()), "it is in force within a second: see check"),
     };
     let steps = [

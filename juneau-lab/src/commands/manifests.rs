@@ -30,29 +30,35 @@ fn failed(error: StoreError) -> LabError {
     LabError::Manifests(error.to_string())
 }
 
-/// Writes manifests into the lab's directory and waits until they are in force. `-` is standard input.
+/// Writes manifests into the lab's directory, or to its API server, and waits until they are in force. `-` is standard
+/// input.
 ///
 /// # Errors
 /// When they cannot be used, or do not come into force.
 pub fn apply(paths: &Paths, files: &[PathBuf]) -> Result<()> {
-    change(paths, "apply", files, Store::apply)
+    if State::of_running(paths)?.kubernetes.is_some() {
+        super::kubernetes::apply(paths, files)?;
+        return settle(paths);
+    }
+    change(paths, files, Store::apply)
 }
 
-/// Removes what manifests name from the lab's directory and waits until it is gone.
+/// Removes what manifests name from the lab's directory or API server and waits until it is gone.
 ///
 /// # Errors
-/// When they cannot be read, or the lab does not settle.
+/// When they cannot be read, something is in use, or the lab does not settle.
 pub fn delete(paths: &Paths, files: &[PathBuf]) -> Result<()> {
-    change(paths, "delete", files, Store::delete)
+    if State::of_running(paths)?.kubernetes.is_some() {
+        let texts: Vec<String> = files.iter().map(|file| read(file)).collect::<Result<_>>()?;
+        super::kubernetes::delete(paths, &texts)?;
+        return settle(paths);
+    }
+    change(paths, files, Store::delete)
 }
 
 type Change = fn(&Store, &str) -> std::result::Result<Vec<(Key, Outcome)>, StoreError>;
 
-fn change(paths: &Paths, verb: &str, files: &[PathBuf], change: Change) -> Result<()> {
-    if State::of_running(paths)?.kubernetes.is_some() {
-        super::kubernetes::change(paths, verb, files)?;
-        return settle(paths);
-    }
+fn change(paths: &Paths, files: &[PathBuf], change: Change) -> Result<()> {
     let store = Store::new(paths.manifests());
     for file in files {
         let text = read(file)?;

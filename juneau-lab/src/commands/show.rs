@@ -8,6 +8,7 @@ use crate::error::{LabError, Result};
 use crate::paths::Paths;
 use crate::process::Process;
 use crate::state::State;
+use crate::supervise::{Ask, ask};
 use juneau_agent::protocol::{self, Method, call};
 use juneau_api::source::directory::DirectorySource;
 use serde::Serialize;
@@ -15,6 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
+
+/// How long a check waits for changes to be in force.
+const IN_FORCE: Duration = Duration::from_secs(10);
 
 /// Shows the lab's nodes and Pods. Returns whether it is what its manifests say.
 ///
@@ -98,6 +102,9 @@ pub(super) fn describe(state: &State) -> String {
         }
     }));
     let mut text = format!("{}\n{}", columns(&nodes), columns(&pods));
+    if let Some(kubernetes) = &state.kubernetes {
+        text.push_str(&format!("\nAPI server: kubectl --kubeconfig {}\n", kubernetes.kubeconfig.display()));
+    }
     for waiting in &state.waiting {
         text.push_str(&format!("\nwaiting for {waiting}"));
     }
@@ -122,7 +129,11 @@ pub(super) fn cluster(paths: &Paths, state: &State) -> Result<Cluster> {
 /// # Errors
 /// When there is no lab to check.
 pub fn check(paths: &Paths, output: Output) -> Result<bool> {
-    let state = State::of_running(paths)?;
+    let mut state = State::of_running(paths)?;
+    if state.kubernetes.is_some() {
+        // kubectl does not wait until what it wrote is in force. What is not in force in time shows in the table.
+        state = ask(paths, Ask::Settled, IN_FORCE).or_else(|_| State::of_running(paths))?;
+    }
     let cluster = cluster(paths, &state)?;
     let subjects: BTreeMap<String, Subject> = cluster
         .pods
@@ -157,11 +168,16 @@ pub fn logs(paths: &Paths, name: Option<&str>, follow: bool) -> Result<()> {
     let mut files = Vec::new();
     match name {
         Some(name) => {
-            let file = paths.log(name);
-            if !file.is_file() {
-                let known = State::read(paths)?.map_or_else(|| "none".to_owned(), |state| state.known());
-                return Err(LabError::NoSuchTarget { name: name.to_owned(), known: format!("supervisor, {known}") });
-            }
+            let places = [paths.log(name), paths.control_plane().join(format!("{name}.log"))];
+            let Some(file) = places.into_iter().find(|place| place.is_file()) else {
+                let state = State::read(paths)?;
+                let others = match state.as_ref().is_some_and(|state| state.kubernetes.is_some()) {
+                    true => "supervisor, operator, etcd, kube-apiserver, kube-controller-manager, kube-scheduler",
+                    false => "supervisor, operator",
+                };
+                let known = state.map_or_else(|| "none".to_owned(), |state| state.known());
+                return Err(LabError::NoSuchTarget { name: name.to_owned(), known: format!("{others}, {known}") });
+            };
             files.push(file);
         }
         None => files.extend(std::fs::read_dir(paths.logs()).into_iter().flatten().flatten().map(|entry| entry.path())),

@@ -147,7 +147,11 @@ fn tell<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Told {
             Err(rejected) => problems.push(rejected.problem().to_string()),
         }
     }
-    Told { cluster: Cluster::from(&view), waiting, problems }
+    let cluster = Cluster::from(&view);
+    // The operator writes endpoints and routes one after the other.
+    let unrouted = cluster.pods.iter().filter(|(_, pod)| pod.address.is_some_and(|at| pod.route(at).is_none()));
+    waiting.extend(unrouted.map(|(name, _)| format!("Pod {name}: its Subnet to be in its route table")));
+    Told { cluster, waiting, problems }
 }
 
 #[cfg(test)]

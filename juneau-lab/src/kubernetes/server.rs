@@ -24,10 +24,7 @@ const OPERATOR: &str = "juneau-operator";
 /// The ServiceAccount of the agents.
 const AGENT: &str = "juneau-agent";
 
-/// How long the controllers may take to begin.
-const CONTROLLERS: Duration = Duration::from_secs(60);
-
-/// After how long a token that was refused is asked for again.
+/// After how long something that failed is asked for again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Kubeconfigs of agents by node.
@@ -78,8 +75,6 @@ impl Server {
             Ok::<_, LabError>(operator.with_extension("inner.kubeconfig"))
         })?;
         phase("definitions, roles, policy");
-        runtime.block_on(wait_for_controllers(&control_plane))?;
-        phase("controllers");
         let (done, changes) = watch::channel(Done::default());
         let agents = Agents::default();
         let server =
@@ -129,13 +124,14 @@ impl Server {
     }
 }
 
-/// Waits until the controllers make the ServiceAccounts without which no namespace takes a Pod.
-async fn wait_for_controllers(control_plane: &ControlPlane) -> Result<()> {
-    let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.client().await?, "default");
+/// Waits until the controllers have made the first ServiceAccount.
+async fn wait_for_controllers(client: &Client) {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
     let there = |account: Option<&ServiceAccount>| account.is_some();
-    let made = tokio::time::timeout(CONTROLLERS, await_condition(accounts, "default", there)).await;
-    let failed = |why: &dyn std::fmt::Display| LabError::Kubernetes(format!("waiting for the controllers: {why}"));
-    made.map_err(|late| failed(&late))?.map(drop).map_err(|error| failed(&error))
+    while let Err(error) = await_condition(accounts.clone(), "default", there).await {
+        tracing::warn!("waiting for the controllers: {error}");
+        tokio::time::sleep(RETRY).await;
+    }
 }
 
 async fn serve(
@@ -153,16 +149,20 @@ async fn serve(
 
 /// Follows what exists. Before a Node is told of, its agent is given a token that is bound to it.
 async fn follow(control_plane: &ControlPlane, client: &Client, agents: &Agents, told: &mut impl FnMut(Told) -> bool) {
-    let (sender, mut changes) = watch::channel(Told::default());
+    let (sender, mut changes) = watch::channel(None::<Told>);
     let hand_on = async {
-        let mut again = false;
+        let mut controllers = std::pin::pin!(wait_for_controllers(client));
+        let (mut again, mut controlled) = (false, false);
         loop {
-            let changed = changes.changed();
-            let changed = if again { tokio::time::timeout(RETRY, changed).await } else { Ok(changed.await) };
-            if matches!(changed, Ok(Err(_))) {
-                return;
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(RETRY), if again => {}
+                () = &mut controllers, if !controlled => controlled = true,
             }
-            let mut now = changes.borrow_and_update().clone();
+            let Some(mut now) = changes.borrow_and_update().clone() else { continue };
+            if !controlled {
+                now.waiting.push("the controllers, without which no namespace takes a Pod".to_owned());
+            }
             let failed = give_tokens(control_plane, agents, &now.cluster).await;
             again = !failed.is_empty();
             now.problems.extend(failed);
@@ -173,7 +173,7 @@ async fn follow(control_plane: &ControlPlane, client: &Client, agents: &Agents, 
     };
     tokio::select! {
         () = hand_on => {}
-        () = objects::follow(client, |now| sender.send(now).is_ok()) => {}
+        () = objects::follow(client, |now| sender.send(Some(now)).is_ok()) => {}
     }
 }
 

@@ -1,6 +1,8 @@
 //! A lab for a test: in a directory of its own, removed at the end. Tests run side by side.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod machine;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
