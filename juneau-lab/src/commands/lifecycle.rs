@@ -97,10 +97,11 @@ pub fn up(paths: &Paths, options: &Up) -> Result<bool> {
     if options.no_operator {
         supervise.push("--no-operator".into());
     }
+    let prepared = start_time.elapsed();
     start(paths, "supervisor", &supervise, true)?;
     let settle = if options.kubernetes { SETTLE_KUBERNETES } else { SETTLE };
     let mut state = ask(paths, Ask::Settled, settle)?;
-    let mut phases = Phases::of(start_time, &state);
+    let mut phases = Phases::of(start_time, prepared, &state);
     if options.kubernetes
         && let Some(manifests) = manifests
     {
@@ -130,12 +131,13 @@ struct Phases {
 
 impl Phases {
     /// What the supervisor measured, and what was around it.
-    fn of(start: Instant, state: &crate::state::State) -> Self {
+    fn of(start: Instant, prepared: Duration, state: &crate::state::State) -> Self {
         let known = state.kubernetes.iter().flat_map(|kubernetes| &kubernetes.phases);
-        let mut all: Vec<(String, f32)> =
-            known.map(|(name, ms)| (name.clone(), Duration::from_millis(*ms).as_secs_f32())).collect();
+        let known = known.map(|(name, ms)| (name.clone(), Duration::from_millis(*ms).as_secs_f32()));
+        let mut all = vec![("preparation".to_owned(), prepared.as_secs_f32())];
+        all.extend(known);
         let rest = start.elapsed().as_secs_f32() - all.iter().map(|(_, seconds)| seconds).sum::<f32>();
-        all.push(("operator, nodes, agents".to_owned(), rest));
+        all.push(("controllers, operator, nodes, agents".to_owned(), rest));
         Self { last: Instant::now(), all }
     }
 

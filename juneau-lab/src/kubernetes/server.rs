@@ -74,6 +74,7 @@ impl Server {
             let operator = control_plane.service_account_kubeconfig(SYSTEM, OPERATOR, None).await?;
             Ok::<_, LabError>(operator.with_extension("inner.kubeconfig"))
         })?;
+        tracing::info!("definitions and roles are applied");
         phase("definitions, roles, policy");
         let (done, changes) = watch::channel(Done::default());
         let agents = Agents::default();
@@ -157,7 +158,10 @@ async fn follow(control_plane: &ControlPlane, client: &Client, agents: &Agents, 
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(RETRY), if again => {}
-                () = &mut controllers, if !controlled => controlled = true,
+                () = &mut controllers, if !controlled => {
+                    tracing::info!("the controllers have begun");
+                    controlled = true;
+                }
             }
             let Some(mut now) = changes.borrow_and_update().clone() else { continue };
             if !controlled {

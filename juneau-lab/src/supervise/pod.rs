@@ -32,8 +32,6 @@ pub(super) struct Pod {
     namespace: String,
     name: String,
     uid: String,
-    address: Option<Ipv4Addr>,
-    mac: Option<String>,
     cgroup: Option<Cgroup>,
     problem: Option<String>,
     failures: u32,
@@ -53,7 +51,12 @@ impl Pod {
     /// Whether it still is what the manifests want. An address does not change under a Pod: it is another sandbox then,
     /// as with a real runtime.
     fn is(&self, wanted: &cluster::Pod) -> bool {
-        let moved = self.attached.is_some() && (self.address != wanted.address || self.mac != wanted.mac);
+        let moved = self.attached.as_ref().is_some_and(|at| {
+            // What an agent knows already may be news to the lab, and an endpoint may be away for a moment.
+            let address = at.address.split('/').next().and_then(|text| text.parse::<Ipv4Addr>().ok());
+            wanted.address.is_some_and(|wanted| address != Some(wanted))
+                || wanted.mac.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&at.mac))
+        });
         self.uid == wanted.uid && self.node == wanted.node && !moved
     }
 
@@ -162,8 +165,6 @@ impl Supervisor {
             namespace: wanted.namespace.clone(),
             name: wanted.name.clone(),
             uid: wanted.uid.clone(),
-            address: wanted.address,
-            mac: wanted.mac.clone(),
             cgroup,
             problem: None,
             failures: 0,
@@ -176,13 +177,7 @@ impl Supervisor {
         let (paths, nodes) = (&self.paths, &self.nodes);
         let now = Instant::now();
         let mut by_node: BTreeMap<String, Vec<&mut Pod>> = BTreeMap::new();
-        for (name, pod) in &mut self.pods {
-            if let Some(wanted) = self.wanted.pods.get(name)
-                && pod.attached.is_none()
-            {
-                pod.address = wanted.address;
-                pod.mac.clone_from(&wanted.mac);
-            }
+        for pod in self.pods.values_mut() {
             let ready = nodes.get(&pod.node).is_some_and(super::Node::ready);
             if ready && pod.attached.is_none() && pod.not_before <= now {
                 by_node.entry(pod.node.clone()).or_default().push(pod);
