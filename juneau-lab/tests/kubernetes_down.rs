@@ -3,9 +3,8 @@
 
 mod common;
 
+use common::Lab;
 use common::machine::machine;
-use common::{Lab, eventually};
-use std::time::Duration;
 
 #[test]
 #[ignore = "needs the programs of Kubernetes: make test-kubernetes"]
@@ -28,6 +27,7 @@ fn it_comes_up_with_a_green_table_and_down_leaves_the_machine_as_it_was() {
     let processes = juneau_lab::process::find_by_arguments(|all| all.iter().any(|one| one.contains(argument)));
     assert!(processes.is_empty(), "{processes:?}");
     assert!(std::net::TcpStream::connect(&address).is_err(), "{address}");
-    // The kernel takes network namespaces down a moment after their last user went.
-    eventually("the machine is as it was", Duration::from_secs(10), || machine(name) == before);
+    let after = machine(name);
+    let differences: Vec<_> = before.symmetric_difference(&after).collect();
+    assert!(differences.is_empty(), "{differences:#?}");
 }
