@@ -77,13 +77,16 @@ fn uid(lab: &Lab) -> String {
     kubectl(lab, "get pod -n red a1 -o jsonpath={.metadata.uid}")
 }
 
+/// A part of a lab's life.
+type Part = fn(&Lab);
+
 /// One lab for all of it: to bring one up takes longer than everything that is done to it.
 #[test]
 #[ignore = "needs the programs of Kubernetes: make test-kubernetes"]
 fn tenants_come_live_and_go_on_an_api_server() {
     let lab = Lab::new("kubernetes");
     lab.expect(&["up", "--kubernetes", "--empty"]);
-    let parts: [(&str, fn(&Lab)); 8] = [
+    let parts: [(&str, Part); 8] = [
         ("tenants come one after the other", tenants_come_one_after_the_other),
         ("the tables are those of a directory", the_tables_are_those_of_a_directory),
         ("a stranger looks around", a_stranger_looks_around),
