@@ -5,15 +5,16 @@ pub mod cgroup;
 pub mod cli;
 mod daemon;
 mod engine;
+pub mod install;
 pub mod lock;
 pub mod metrics;
 pub mod net;
 pub mod options;
 pub mod pod;
-pub mod protocol;
 pub mod rights;
 pub mod server;
 pub mod underlay;
 
 pub use daemon::{AgentError, run, run_until};
 pub use engine::EngineError;
+pub use juneau_cni::protocol;

@@ -1,6 +1,6 @@
 //! What an agent is told at its start.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use juneau_bpf::MapSizes;
 use std::path::PathBuf;
 
@@ -50,9 +50,54 @@ pub struct Options {
     /// Seconds after which the interface of a Pod that no object speaks of is removed; until then it is closed.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub stale_after: u64,
+    /// Where the CNI plugin goes.
+    #[command(flatten)]
+    pub cni: Cni,
     /// Elements of a map that does not exist yet, as in `jn_routes=100000`; may be given several times.
     #[arg(long = "map-size", value_name = "MAP=ELEMENTS", value_parser = map_size)]
     pub map_sizes: Vec<(String, u32)>,
+}
+
+/// Where the CNI plugin goes.
+#[derive(Debug, Clone, Args)]
+pub struct Cni {
+    /// Directory where the container runtime looks for CNI plugins, usually /opt/cni/bin: the plugin is put there as
+    /// `juneau`. Without it the plugin is not installed.
+    #[arg(long, value_name = "DIR")]
+    pub cni_bin_dir: Option<PathBuf>,
+    /// Directory where the container runtime looks for CNI configurations, usually /etc/cni/net.d: once this node is
+    /// ready, 05-juneau.conflist is put there. Without it no configuration is installed.
+    #[arg(long, value_name = "DIR")]
+    pub cni_conf_dir: Option<PathBuf>,
+    /// The plugin to install. Without it: `juneau-cni` beside this program.
+    #[arg(long, value_name = "PATH")]
+    pub cni_plugin: Option<PathBuf>,
+    /// Version of the CNI specification that the configuration names. Take 1.1.0 (STATUS, GC) only with containerd 2
+    /// or newer, or CRI-O 1.32 or newer: what is older refuses its results.
+    #[arg(long, value_enum, value_name = "VERSION", default_value_t = CniVersion::V1_0_0)]
+    pub cni_version: CniVersion,
+}
+
+/// Versions of the CNI specification that a configuration can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CniVersion {
+    /// Known to every runtime.
+    #[value(name = "1.0.0")]
+    V1_0_0,
+    /// With STATUS and GC.
+    #[value(name = "1.1.0")]
+    V1_1_0,
+}
+
+impl CniVersion {
+    /// As `cniVersion` has it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V1_0_0 => "1.0.0",
+            Self::V1_1_0 => "1.1.0",
+        }
+    }
 }
 
 /// Where objects are read: one of three.

@@ -4,7 +4,7 @@
 mod support;
 
 use juneau_agent::net::{Namespace, Netlink, SYSCTL_DIR};
-use juneau_agent::pod::{Record, Wiring, bring_up, create, is_wired};
+use juneau_agent::pod::{INTERFACE, Record, Wiring, bring_up, create, other_end};
 use std::path::Path;
 use support::{Pod, in_node, run};
 
@@ -15,7 +15,7 @@ fn runtime() -> tokio::runtime::Runtime {
 fn wiring() -> Wiring {
     Wiring {
         address: "10.0.1.10/24".parse().unwrap(),
-        gateway: "10.0.1.1".parse().unwrap(),
+        gateway: Some("10.0.1.1".parse().unwrap()),
         mac: "02:00:00:00:01:0a".parse().unwrap(),
         mtu: 1450,
     }
@@ -29,11 +29,12 @@ fn a_pod_gets_its_interface() {
             let netlink = Netlink::open().unwrap();
             let namespace = Namespace::open(&pod.netns).unwrap();
             assert!(!namespace.is(&Namespace::current().unwrap()).unwrap());
-            let record = Record::new("red", "a", "0123456789abcdef").unwrap();
+            let record = Record::new("red", "a", INTERFACE, "0123456789abcdef").unwrap();
             let host = create(&netlink, &record, &namespace, &wiring(), Path::new(SYSCTL_DIR)).await.unwrap();
-            assert!(is_wired(&host, &namespace).await.unwrap());
+            let inside = Netlink::open_in(&namespace).unwrap();
+            assert!(other_end(&inside, &host, INTERFACE).await.unwrap().is_some());
             for _ in 0..2 {
-                bring_up(&netlink, &host, &namespace, &wiring()).await.unwrap();
+                bring_up(&netlink, &inside, &host, INTERFACE, &wiring()).await.unwrap();
             }
             let again = create(&netlink, &record, &namespace, &wiring(), Path::new(SYSCTL_DIR)).await.unwrap_err();
             assert_eq!(again.errno(), Some(nix::libc::EEXIST), "{again}");
@@ -57,9 +58,13 @@ fn the_pod_sees_what_was_asked_for() {
         runtime().block_on(async {
             let netlink = Netlink::open().unwrap();
             let namespace = Namespace::open(&netns).unwrap();
-            let record = Record::new("red", "a", "0123456789abcdef").unwrap();
+            let record = Record::new("red", "a", INTERFACE, "0123456789abcdef").unwrap();
             let host = create(&netlink, &record, &namespace, &wiring(), Path::new(SYSCTL_DIR)).await.unwrap();
-            bring_up(&netlink, &host, &namespace, &wiring()).await.unwrap();
+            let inside = Netlink::open_in(&namespace).unwrap();
+            assert_eq!(inside.default_route().await.unwrap(), None);
+            bring_up(&netlink, &inside, &host, INTERFACE, &wiring()).await.unwrap();
+            let peer = other_end(&inside, &host, INTERFACE).await.unwrap().unwrap();
+            assert_eq!(inside.default_route().await.unwrap(), Some((peer.index, "10.0.1.1".parse().unwrap())));
         });
         let link = pod.sh("ip -o link show eth0");
         assert!(link.contains("02:00:00:00:01:0a") && link.contains("mtu 1450"), "{link}");

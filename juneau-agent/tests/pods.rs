@@ -68,6 +68,7 @@ fn requests_may_come_again_and_late() {
             name: "a1".into(),
             netns: PathBuf::from("/nonexistent"),
             container_id: container_id("red", "a1"),
+            ..Sandbox::default()
         };
         assert!(!detach(&node, &gone));
     });

@@ -117,7 +117,8 @@ impl Running {
     /// Attaches a Pod.
     pub(super) fn attach(&self, pod: &Namespace, member: &Member) -> Result<()> {
         let (namespace, name) = manifests::pod(member);
-        let sandbox = Sandbox { namespace, name, netns: pod.path(), container_id: "benchmark".into() };
+        let sandbox =
+            Sandbox { namespace, name, netns: pod.path(), container_id: "benchmark".into(), ..Sandbox::default() };
         let attached: std::result::Result<Attached, CallError> = self.ask(&Method::Attach(sandbox));
         attached.map(drop).map_err(|error| Error::NotOurs(error.to_string()))
     }

@@ -99,13 +99,14 @@ fn status(out: &mut io::StdoutLock<'_>, status: &Status) -> io::Result<()> {
             .map(|a| {
                 vec![
                     format!("{}/{}", a.namespace, a.name),
+                    a.interface.clone(),
                     a.host_interface.clone(),
                     a.ifindex.to_string(),
                     yes(a.programmed),
                 ]
             })
             .collect();
-        table::write(out, &["POD", "INTERFACE", "IFINDEX", "PROGRAMMED"], &rows)?;
+        table::write(out, &["POD", "INTERFACE", "DEVICE", "IFINDEX", "PROGRAMMED"], &rows)?;
     }
     Ok(())
 }

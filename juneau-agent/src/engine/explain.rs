@@ -3,7 +3,7 @@
 use super::Engine;
 use super::debug::unreadable;
 use super::packet::{Probe, Protocol};
-use crate::pod::Subject;
+use crate::pod::{INTERFACE, Nic};
 use crate::protocol::{ErrorCode, ExplainRequest, Explanation, Failure, Step};
 use juneau_bpf::TestPacket;
 use juneau_core::id::MacAddr;
@@ -13,18 +13,18 @@ use std::net::Ipv4Addr;
 
 impl Engine {
     pub(super) fn explain(&self, request: &ExplainRequest) -> Result<Explanation, Failure> {
-        let subject = Subject::new(&request.namespace, &request.name);
-        let Some(pod) = self.pods.get(&subject) else {
+        let nic = Nic::new(&request.namespace, &request.name, INTERFACE);
+        let Some(pod) = self.pods.get(&nic) else {
             return Err(Failure::new(
                 ErrorCode::NotFound,
-                format!("Pod {subject} is not attached to this node"),
+                format!("Pod {} is not attached to this node", nic.subject),
                 "ask the agent of the Pod's node; juneau-agent status lists who is attached here",
             ));
         };
         let Some(record) = self.mirror.interfaces.get(&pod.ifindex.get()) else {
             return Err(Failure::new(
                 ErrorCode::TryAgain,
-                format!("Pod {subject} is attached, but not programmed: whatever it sends is no-interface"),
+                format!("Pod {} is attached, but not programmed: whatever it sends is no-interface", nic.subject),
                 "see the agent's problems: juneau-agent status",
             ));
         };

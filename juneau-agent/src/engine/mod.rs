@@ -6,17 +6,20 @@
 
 mod apply;
 mod attach;
+mod check;
 mod debug;
 mod explain;
 mod failpoint;
 mod files;
 mod node;
 mod packet;
+mod plugin;
 mod pods;
 mod problems;
 mod sample;
 mod source;
 mod sync;
+mod wanted;
 mod writes;
 
 use crate::metrics::Sample;
@@ -98,6 +101,8 @@ pub(crate) struct Engine {
     files_rest: Instant,
     /// The same for devices, addresses and routes.
     network_seen: Option<Instant>,
+    /// Nobody has seen to the plugin since the start or the last look at everything.
+    install_due: bool,
     retry: Option<Instant>,
     retry_wait: Duration,
     counts: Counts,
@@ -135,6 +140,7 @@ impl Engine {
             files_seen: None,
             files_rest: Instant::now(),
             network_seen: None,
+            install_due: true,
             retry: None,
             retry_wait: RETRY.0,
             counts: Counts::default(),
@@ -186,9 +192,13 @@ impl Engine {
                     self.look_again().await;
                 }
                 // The first tick comes at once: it is the start.
-                _ = resync.tick() => self.resync().await,
+                _ = resync.tick() => {
+                    self.resync().await;
+                    self.install_due = true;
+                }
                 _ = sweep.tick() => self.sweep_flows(),
             }
+            self.install_plugin();
         }
     }
 
@@ -196,6 +206,9 @@ impl Engine {
         match method {
             Method::Attach(sandbox) => debug::value(self.attach(&sandbox).await?),
             Method::Detach(sandbox) => debug::value(self.detach(&sandbox).await?),
+            Method::Check(sandbox) => debug::value(self.check(&sandbox).await?),
+            Method::Collect(valid) => debug::value(self.collect(&valid).await?),
+            Method::Readiness => debug::value(self.readiness()),
             Method::Status => debug::value(self.status()),
             Method::Drops => debug::value(self.drops()?),
             Method::Flows(filter) => debug::value(self.flows(&filter)?),
@@ -213,7 +226,7 @@ impl Engine {
 
     fn status(&self) -> Status {
         let mut attachments: Vec<_> = self.attachment_list().collect();
-        attachments.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        attachments.sort_by(|a, b| (&a.namespace, &a.name, &a.interface).cmp(&(&b.namespace, &b.name, &b.interface)));
         Status {
             ready: self.ready(),
             node: self.options.node.clone(),

@@ -29,6 +29,8 @@ pub(super) enum Finder {
     Neighbours,
     /// Expiring flows.
     Sweep,
+    /// Installing the CNI plugin.
+    Plugin,
 }
 
 /// The problems of this node.
@@ -55,6 +57,12 @@ impl Problems {
     /// Those that keep the node from being ready.
     pub(super) fn blocking(&self) -> impl Iterator<Item = &Problem> {
         self.by(&[Finder::Underlay, Finder::Programs, Finder::Tables])
+    }
+
+    /// Those that keep objects from being read.
+    pub(super) fn of_source(&self) -> impl Iterator<Item = &Problem> {
+        let watches = self.by(&[Finder::Objects]).filter(|problem| problem.object.starts_with("watch of "));
+        self.by(&[Finder::Directory]).chain(watches)
     }
 
     /// Whether something failed that may succeed when it is tried again, without any object changing.

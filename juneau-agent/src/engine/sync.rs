@@ -3,7 +3,7 @@
 use super::node::bpf_problem;
 use super::problems::Finder;
 use super::{Engine, Instant, apply};
-use crate::pod::{INTERFACE, Subject};
+use crate::pod::Nic;
 use crate::protocol::Attachment;
 use juneau_core::compile::{NodeContext, compile};
 use juneau_core::id::{VpcId, VpcIndex};
@@ -200,32 +200,32 @@ impl Engine {
         self.problems.set(Finder::Tables, problems);
     }
 
-    /// Attached Pods by the names of their endpoints.
+    /// Attached interfaces by the names of their endpoints.
     pub(super) fn attachments(&self) -> Attachments {
-        let names = self.names_by_subject();
-        self.pods.attachments(|subject| {
-            names.get(subject).map_or_else(|| format!("{subject}.{INTERFACE}"), |name| (*name).to_owned())
-        })
+        let names = self.names_by_nic();
+        self.pods.attachments(|nic| names.get(nic).map_or_else(|| nic.to_string(), |name| (*name).to_owned()))
     }
 
-    /// Names of this node's endpoints by the Pod's subject.
-    pub(super) fn names_by_subject(&self) -> BTreeMap<Subject, &str> {
+    /// Names of this node's endpoints by the interfaces that they are of.
+    pub(super) fn names_by_nic(&self) -> BTreeMap<Nic, &str> {
         let here = self.objects.model().endpoints.values().filter(|endpoint| endpoint.node == self.options.node);
         here.filter_map(|endpoint| {
-            let (namespace, pod) = endpoint.name.strip_suffix(INTERFACE)?.strip_suffix('.')?.split_once('/')?;
-            Some((Subject::new(namespace, pod), endpoint.name.as_str()))
+            let (namespace, name) = endpoint.name.split_once('/')?;
+            let (pod, interface) = name.rsplit_once('.')?;
+            Some((Nic::new(namespace, pod, interface), endpoint.name.as_str()))
         })
         .collect()
     }
 
     pub(super) fn attachment_list(&self) -> impl Iterator<Item = Attachment> {
-        self.pods.iter().map(|(subject, pod)| {
-            let text = subject.to_string();
+        self.pods.iter().map(|(nic, pod)| {
+            let text = nic.subject.to_string();
             let (namespace, name) = text.split_once('/').unwrap_or((&text, ""));
             Attachment {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 container_id: pod.container_id.clone(),
+                interface: nic.interface.clone(),
                 host_interface: pod.name.clone(),
                 ifindex: pod.ifindex.get(),
                 programmed: self.is_programmed(pod.ifindex.get()),
@@ -249,25 +249,25 @@ impl Engine {
         if !self.complete || !self.read || !self.synced {
             return;
         }
-        let known: BTreeSet<Subject> = self.names_by_subject().into_keys().collect();
+        let known: BTreeSet<Nic> = self.names_by_nic().into_keys().collect();
         let limit = Duration::from_secs(self.options.stale_after);
         let now = Instant::now();
         let mut stale = Vec::new();
-        for (subject, pod) in self.pods.iter_mut() {
-            if known.contains(subject) {
+        for (nic, pod) in self.pods.iter_mut() {
+            if known.contains(nic) {
                 pod.unknown_since = None;
                 continue;
             }
             let since = *pod.unknown_since.get_or_insert(now);
             if now.duration_since(since) >= limit {
-                stale.push((subject.clone(), pod.ifindex.get(), pod.name.clone()));
+                stale.push((nic.clone(), pod.ifindex.get(), pod.name.clone()));
             }
         }
-        for (subject, ifindex, name) in stale {
-            tracing::info!(pod = %subject, device = %name, "removing the interface of a Pod that does not exist");
+        for (nic, ifindex, name) in stale {
+            tracing::info!(interface = %nic, device = %name, "removing an interface that no object speaks of");
             match self.remove_device(ifindex, &name).await {
-                Ok(()) => self.pods.remove(&subject),
-                Err(error) => tracing::warn!(pod = %subject, %error, "cannot remove the interface"),
+                Ok(()) => self.pods.remove(&nic),
+                Err(error) => tracing::warn!(interface = %nic, %error, "cannot remove the interface"),
             }
         }
     }

@@ -5,7 +5,7 @@ use futures::TryStreamExt;
 use ipnet::Ipv4Net;
 use rtnetlink::RouteMessageBuilder;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
-use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric};
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// How the kernel would send to an address: `ip route get`.
@@ -80,6 +80,27 @@ impl Netlink {
             .execute()
             .await
             .map_err(|error| NetError::from_rtnetlink(format!("set the default route via {gateway}"), error))
+    }
+
+    /// The device and next hop of the IPv4 default route in the main table, if there is one.
+    ///
+    /// # Errors
+    /// See [`NetError`].
+    pub async fn default_route(&self) -> Result<Option<(u32, Ipv4Addr)>, NetError> {
+        let request = RouteMessageBuilder::<Ipv4Addr>::new().build();
+        let messages: Vec<RouteMessage> = self
+            .handle()
+            .route()
+            .get(request)
+            .execute()
+            .try_collect()
+            .await
+            .map_err(|error| NetError::from_rtnetlink("list routes", error))?;
+        let default = messages.iter().filter(|message| {
+            message.header.destination_prefix_length == 0 && message.header.table == RouteHeader::RT_TABLE_MAIN
+        });
+        let mut ways = default.filter_map(|message| way_of(Ipv4Addr::UNSPECIFIED, message));
+        Ok(ways.next().map(|way| (way.ifindex, way.next_hop)))
     }
 
     /// How the kernel would send to `destination`; `None` when it has no route.

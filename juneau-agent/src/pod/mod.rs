@@ -4,5 +4,5 @@ mod record;
 mod wire;
 
 pub use juneau_api::names::host_veth;
-pub use record::{Record, RecordError, Subject};
-pub use wire::{INTERFACE, LINK_GROUP, Wiring, bring_up, create, is_wired};
+pub use record::{Nic, Record, RecordError, Subject};
+pub use wire::{INTERFACE, LINK_GROUP, Wiring, bring_up, create, other_end};

@@ -1,6 +1,8 @@
 //! Who a host veth belongs to. The record is the device's alias, so that it lives and dies with the device: after a
 //! restart the attachments are read from the kernel, and there is no file that could tell another story.
 
+use super::INTERFACE;
+use juneau_api::names::{INTERFACE_MAX, is_label};
 use std::fmt;
 
 /// Longest alias that the kernel takes, in bytes (`IFALIASZ` less the terminating zero).
@@ -8,8 +10,8 @@ const ALIAS_MAX: usize = 255;
 /// Longest container id: all known runtimes use 64 hexadecimal digits or less.
 const CONTAINER_ID_MAX: usize = 64;
 const PREFIX: &str = "juneau";
-/// What is left for the subject: prefix, container id and two spaces taken off.
-const SUBJECT_MAX: usize = ALIAS_MAX - PREFIX.len() - CONTAINER_ID_MAX - 2;
+/// What is left for the subject: prefix, container id, interface and three spaces taken off.
+const SUBJECT_MAX: usize = ALIAS_MAX - PREFIX.len() - CONTAINER_ID_MAX - INTERFACE_MAX - 3;
 
 /// A Pod, as written in an alias: `namespace/name`. A pair too long for an alias is cut and told apart by a hash, so a
 /// subject is compared with subjects made from objects, and never taken apart.
@@ -41,6 +43,29 @@ impl fmt::Display for Subject {
     }
 }
 
+/// An interface of a Pod.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nic {
+    /// The Pod.
+    pub subject: Subject,
+    /// The interface's name in it.
+    pub interface: String,
+}
+
+impl Nic {
+    /// The interface of this Pod.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str, interface: &str) -> Self {
+        Self { subject: Subject::new(namespace, name), interface: interface.to_owned() }
+    }
+}
+
+impl fmt::Display for Nic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.subject, self.interface)
+    }
+}
+
 /// FNV-1a, 64 bits (Fowler, Noll, Vo): stable over releases, which `std`'s hasher does not promise.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
@@ -64,13 +89,19 @@ pub enum RecordError {
         /// The text that was given.
         text: String,
     },
+    /// The interface's name is none that a Pod's can have.
+    #[error("interface {interface:?} is not 1 to 8 lower-case letters, digits or '-'")]
+    Interface {
+        /// The name that was given.
+        interface: String,
+    },
 }
 
 /// What a host veth's alias says.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// The Pod.
-    pub subject: Subject,
+    /// The Pod's interface.
+    pub nic: Nic,
     /// Its sandbox.
     pub container_id: String,
 }
@@ -80,7 +111,7 @@ impl Record {
     ///
     /// # Errors
     /// [`RecordError`].
-    pub fn new(namespace: &str, name: &str, container_id: &str) -> Result<Self, RecordError> {
+    pub fn new(namespace: &str, name: &str, interface: &str, container_id: &str) -> Result<Self, RecordError> {
         for (what, text) in [("namespace", namespace), ("name", name)] {
             let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
             if text.is_empty() || text.len() > 253 || !text.bytes().all(legal) {
@@ -94,13 +125,20 @@ impl Record {
         {
             return Err(RecordError::ContainerId { id: container_id.to_owned() });
         }
-        Ok(Self { subject: Subject::new(namespace, name), container_id: container_id.to_owned() })
+        if !is_label(interface) || interface.len() > INTERFACE_MAX {
+            return Err(RecordError::Interface { interface: interface.to_owned() });
+        }
+        Ok(Self { nic: Nic::new(namespace, name, interface), container_id: container_id.to_owned() })
     }
 
-    /// The alias.
+    /// The alias. The interface that every Pod has goes without saying.
     #[must_use]
     pub fn to_alias(&self) -> String {
-        format!("{PREFIX} {} {}", self.container_id, self.subject)
+        let Self { nic: Nic { subject, interface }, container_id } = self;
+        match interface.as_str() {
+            INTERFACE => format!("{PREFIX} {container_id} {subject}"),
+            other => format!("{PREFIX} {container_id} {subject} {other}"),
+        }
     }
 
     /// Reads an alias; `None` when it is not ours.
@@ -108,10 +146,18 @@ impl Record {
     pub fn from_alias(alias: &str) -> Option<Self> {
         let mut words = alias.split(' ');
         let (prefix, container_id, subject) = (words.next()?, words.next()?, words.next()?);
-        if prefix != PREFIX || container_id.is_empty() || !subject.contains('/') || words.next().is_some() {
+        let interface = words.next().unwrap_or(INTERFACE);
+        if prefix != PREFIX
+            || container_id.is_empty()
+            || !subject.contains('/')
+            || !is_label(interface)
+            || interface.len() > INTERFACE_MAX
+            || words.next().is_some()
+        {
             return None;
         }
-        Some(Self { subject: Subject(subject.to_owned()), container_id: container_id.to_owned() })
+        let nic = Nic { subject: Subject(subject.to_owned()), interface: interface.to_owned() };
+        Some(Self { nic, container_id: container_id.to_owned() })
     }
 }
 
@@ -125,12 +171,15 @@ mod tests {
         for (namespace, name) in
             [("red".to_owned(), "a".to_owned()), ("n".repeat(63), "p".repeat(253)), ("n".repeat(63), "p".repeat(252))]
         {
-            let record = Record::new(&namespace, &name, &id).unwrap();
-            let alias = record.to_alias();
-            assert!(alias.len() <= ALIAS_MAX, "{}", alias.len());
-            assert_eq!(Record::from_alias(&alias).unwrap(), record);
+            for interface in ["eth0", "eth1", "storage1"] {
+                let record = Record::new(&namespace, &name, interface, &id).unwrap();
+                let alias = record.to_alias();
+                assert!(alias.len() <= ALIAS_MAX, "{}", alias.len());
+                assert_eq!(Record::from_alias(&alias).unwrap(), record);
+            }
         }
-        assert_eq!(Record::new("red", "a", "0123").unwrap().to_alias(), "juneau 0123 red/a");
+        assert_eq!(Record::new("red", "a", "eth0", "0123").unwrap().to_alias(), "juneau 0123 red/a");
+        assert_eq!(Record::new("red", "a", "eth1", "0123").unwrap().to_alias(), "juneau 0123 red/a eth1");
     }
 
     #[test]
@@ -144,7 +193,15 @@ mod tests {
 
     #[test]
     fn foreign_aliases_are_not_ours() {
-        for alias in ["", "juneau", "juneau 0123", "juneau 0123 red/a extra", "uplink to rack 4", "juneau  red/a"] {
+        for alias in [
+            "",
+            "juneau",
+            "juneau 0123",
+            "juneau 0123 red/a eth1 extra",
+            "juneau 0123 red/a Extra",
+            "uplink to rack 4",
+            "juneau  red/a",
+        ] {
             assert_eq!(Record::from_alias(alias), None, "{alias}");
         }
     }
@@ -152,10 +209,13 @@ mod tests {
     #[test]
     fn ids_that_could_escape_a_name_are_refused() {
         for id in ["", "../x", "a b", "-a", "a/b", &"a".repeat(65)] {
-            assert!(Record::new("red", "a", id).is_err(), "{id}");
+            assert!(Record::new("red", "a", "eth0", id).is_err(), "{id}");
         }
         for name in ["", "a/b", "A", "a b"] {
-            assert!(Record::new("red", name, "0").is_err(), "{name}");
+            assert!(Record::new("red", name, "eth0", "0").is_err(), "{name}");
+        }
+        for interface in ["", "Eth0", "eth/0", "ninechars", ".."] {
+            assert!(Record::new("red", "a", interface, "0").is_err(), "{interface}");
         }
     }
 }

@@ -7,7 +7,7 @@ use juneau_core::id::MacAddr;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// The interface's name in the Pod.
+/// The interface that every Pod has.
 pub const INTERFACE: &str = "eth0";
 
 /// Device group of every host end ("jn"). It is set when the device is made, before its alias can be: a device of this
@@ -19,8 +19,8 @@ pub const LINK_GROUP: u32 = 0x6a6e;
 pub struct Wiring {
     /// Address with the Subnet's prefix length.
     pub address: Ipv4Net,
-    /// Next hop of the default route.
-    pub gateway: Ipv4Addr,
+    /// Next hop of the default route, if this is the interface that it leaves by.
+    pub gateway: Option<Ipv4Addr>,
     /// MAC address of the Pod's end.
     pub mac: MacAddr,
     /// MTU of both ends.
@@ -39,11 +39,12 @@ pub async fn create(
     wiring: &Wiring,
     sysctls: &Path,
 ) -> Result<Link, NetError> {
-    let name = host_veth(INTERFACE, &record.container_id);
+    let interface = &*record.nic.interface;
+    let name = host_veth(interface, &record.container_id);
     let request = VethRequest {
         name: &name,
         group: LINK_GROUP,
-        peer_name: INTERFACE,
+        peer_name: interface,
         peer_namespace: namespace,
         peer_mac: wiring.mac,
         mtu: wiring.mtu,
@@ -64,23 +65,28 @@ pub async fn create(
     Ok(link)
 }
 
-/// Sets both ends up and gives the Pod its address and default route. The TC program has to be in place before.
-/// Idempotent: what differs is mended, what is right is left alone.
+/// Sets both ends up and gives the Pod its address, and its default route. The TC program has to be in place before.
+/// `inside` is the Pod's namespace. Idempotent: what differs is mended, what is right is left alone.
 ///
 /// # Errors
 /// See [`NetError`].
-pub async fn bring_up(netlink: &Netlink, host: &Link, namespace: &Namespace, wiring: &Wiring) -> Result<(), NetError> {
+pub async fn bring_up(
+    netlink: &Netlink,
+    inside: &Netlink,
+    host: &Link,
+    interface: &str,
+    wiring: &Wiring,
+) -> Result<(), NetError> {
     if host.mtu != wiring.mtu {
         netlink.set_mtu(host.index, wiring.mtu).await?;
     }
     netlink.set_up(host.index).await?;
-    let inside = Netlink::open_in(namespace)?;
     if let Some(loopback) = inside.link("lo").await? {
         inside.set_up(loopback.index).await?;
     }
     let missing =
-        || NetError::Netlink { action: format!("look up {INTERFACE} in the Pod"), message: "it is not there".into() };
-    let peer = inside.link(INTERFACE).await?.ok_or_else(missing)?;
+        || NetError::Netlink { action: format!("look up {interface} in the Pod"), message: "it is not there".into() };
+    let peer = inside.link(interface).await?.ok_or_else(missing)?;
     if peer.mac != Some(wiring.mac.octets()) {
         inside.set_mac(peer.index, wiring.mac).await?;
     }
@@ -94,15 +100,18 @@ pub async fn bring_up(netlink: &Netlink, host: &Link, namespace: &Namespace, wir
     }
     inside.add_address(peer.index, wiring.address).await?;
     inside.set_up(peer.index).await?;
-    inside.set_default_route(peer.index, wiring.gateway).await
+    match wiring.gateway {
+        Some(gateway) => inside.set_default_route(peer.index, gateway).await,
+        None => Ok(()),
+    }
 }
 
-/// Whether this namespace holds the other end of the host device.
+/// The other end of the host device, if it is in this namespace under this name.
 ///
 /// # Errors
 /// See [`NetError`].
-pub async fn is_wired(host: &Link, namespace: &Namespace) -> Result<bool, NetError> {
-    let inside = Netlink::open_in(namespace)?;
+pub async fn other_end(inside: &Netlink, host: &Link, interface: &str) -> Result<Option<Link>, NetError> {
     // The two ends of a veth name each other by ifindex.
-    Ok(inside.link(INTERFACE).await?.is_some_and(|link| link.peer == Some(host.index) && host.peer == Some(link.index)))
+    let link = inside.link(interface).await?;
+    Ok(link.filter(|link| link.peer == Some(host.index) && host.peer == Some(link.index)))
 }

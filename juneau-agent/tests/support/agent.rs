@@ -111,6 +111,7 @@ impl Node {
             name: name.into(),
             netns: pod.netns.clone(),
             container_id: container_id.into(),
+            ..Sandbox::default()
         }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 pub mod agent;
+pub mod cni;
 pub mod traffic;
 
 use nix::mount::{MsFlags, mount};

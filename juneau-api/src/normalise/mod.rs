@@ -98,6 +98,12 @@ impl Normaliser {
             .map(|(namespace, name, endpoint)| (format!("{namespace}/{name}"), endpoint))
     }
 
+    /// A Pod that is known.
+    #[must_use]
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<&crate::view::Pod> {
+        Some(&*self.view.as_ref()?.workloads.get(namespace)?.pods.get(name)?.object)
+    }
+
     /// Takes in what exists now. Whether anything may be other than before.
     pub fn update(&mut self, view: &View) -> bool {
         let before = self.view.replace(view.clone());

@@ -4,6 +4,7 @@
 //! fields, labels) is nobody's business there. So an object whose other fields change is equal to what it was.
 
 use super::{Text, Texts, Time};
+use crate::annotations;
 use crate::kinds::{self, EndpointKind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ pub struct Pod {
     pub node: Option<Text>,
     /// It runs in the node's own network namespace.
     pub host_network: bool,
+    /// Names of the interfaces that it asks for, `eth0` first; none where its annotations cannot be read.
+    pub interfaces: Vec<Text>,
 }
 
 /// What is read of a Vpc.
@@ -161,7 +164,10 @@ impl From<kinds::Node> for Node {
 impl From<kinds::Pod> for Pod {
     fn from(object: kinds::Pod) -> Self {
         let spec = object.spec.unwrap_or_default();
+        // Of which network an interface is when nobody says, its name does not depend on.
+        let requests = annotations::requests(&object.metadata.annotations.unwrap_or_default(), None);
         Self {
+            interfaces: requests.into_iter().flatten().map(|request| request.interface.into()).collect(),
             uid: object.metadata.uid.unwrap_or_default().into(),
             node: some(spec.node_name),
             host_network: spec.host_network.unwrap_or_default(),

@@ -45,6 +45,7 @@ impl Pod {
             name: self.name.clone(),
             netns: paths.namespace(&format!("{}/{}", self.namespace, self.name)),
             container_id: self.container_id.clone(),
+            ..Sandbox::default()
         }
     }
 

@@ -1,15 +1,16 @@
 //! What is said on the agent's Unix socket: one JSON request and one JSON answer a connection, each a line.
 //!
-//! This module needs nothing but `std` and serde, so that the CNI plugin may use it without the rest of the agent.
-//! Unknown fields of an answer are ignored by clients; a new meaning of a field needs a new [`VERSION`].
+//! Unknown members are ignored on both sides, so members may be added; a new meaning of one needs a new [`VERSION`]. A
+//! request of another version is answered with [`ErrorCode::UnsupportedVersion`], under the version that is spoken.
 
 mod client;
 mod debug;
 
-pub use client::{CallError, call};
+pub use client::{ANSWER_LIMIT, CallError, call, call_within};
 pub use debug::*;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::fmt;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -17,18 +18,24 @@ use std::path::PathBuf;
 pub const VERSION: u32 = 1;
 
 /// Longest request that the agent reads, in bytes.
-pub const REQUEST_LIMIT: usize = 64 * 1024;
+pub const REQUEST_LIMIT: usize = 256 * 1024;
 
 /// A request with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "method", content = "params", rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Method {
-    /// Gives a Pod's network namespace its interface; answered with [`Attached`] when packets may flow. Idempotent.
+    /// Gives a Pod's network namespace all of its interfaces or none; answered with [`Attached`] when packets may flow.
+    /// Idempotent.
     Attach(Sandbox),
-    /// Takes a Pod's interface away; answered with [`Detached`]. Idempotent; a sandbox that is not the one attached
-    /// (an earlier one of the same Pod) changes nothing.
+    /// Takes a sandbox's interfaces away; answered with [`Detached`]. Idempotent. The container id says which; one that
+    /// is not attached (an earlier sandbox of the same Pod) changes nothing.
     Detach(Sandbox),
+    /// Compares a sandbox's interfaces with what they should be; answered with [`Attached`].
+    Check(Sandbox),
+    /// Takes away the interfaces of every sandbox that is not named; answered with [`Collected`].
+    Collect(Valid),
+    /// Whether Pods can be attached now: [`Readiness`].
+    Readiness,
     /// What the agent is and does: [`Status`].
     Status,
     /// Counters of every exit but delivery: [`Drops`].
@@ -44,19 +51,35 @@ pub enum Method {
 }
 
 /// A Pod's network namespace, as the container runtime made it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// The Pod's Kubernetes namespace.
+    /// The Pod's Kubernetes namespace. `detach` needs none.
+    #[serde(default)]
     pub namespace: String,
-    /// The Pod's name.
+    /// The Pod's name. `detach` needs none.
+    #[serde(default)]
     pub name: String,
-    /// Path of the network namespace, as seen in the agent's mount namespace. For `detach` it may be gone already.
+    /// Path of the network namespace, as seen in the agent's mount namespace. `detach` needs none: it may be gone.
+    #[serde(default)]
     pub netns: PathBuf,
     /// The sandbox's container id: guards against a late `detach` of an earlier sandbox of the same Pod.
     pub container_id: String,
+    /// The Pod's uid; absent: whichever Pod has the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// An interface that must be among the Pod's; absent: `eth0`, which every Pod has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
 }
 
-/// Answer to [`Method::Attach`].
+/// Parameters of [`Method::Collect`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Valid {
+    /// Container ids of the sandboxes that stay.
+    pub container_ids: Vec<String>,
+}
+
+/// Answer to [`Method::Attach`] and [`Method::Check`]: the Pod's `eth0`, and its other interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attached {
     /// Name of the interface in the Pod.
@@ -71,6 +94,24 @@ pub struct Attached {
     pub mtu: u32,
     /// Name of the interface's other end on the node.
     pub host_interface: String,
+    /// The Pod's other interfaces, in the order in which it asks for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Interface>,
+}
+
+/// An interface besides `eth0`. It has no routes but to its own Subnet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its name in the Pod.
+    pub interface: String,
+    /// Its address with its Subnet's prefix length.
+    pub address: String,
+    /// Its MAC address.
+    pub mac: String,
+    /// Its MTU.
+    pub mtu: u32,
+    /// Name of its other end on the node.
+    pub host_interface: String,
 }
 
 /// Answer to [`Method::Detach`].
@@ -78,6 +119,25 @@ pub struct Attached {
 pub struct Detached {
     /// Whether there was something to take away.
     pub changed: bool,
+}
+
+/// Answer to [`Method::Collect`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collected {
+    /// Container ids of the sandboxes whose interfaces were taken away.
+    pub detached: Vec<String>,
+}
+
+/// Answer to [`Method::Readiness`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readiness {
+    /// Pods can be attached.
+    pub ready: bool,
+    /// Pods that are attached may not reach everything that they should.
+    pub limited: bool,
+    /// Why not, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Problem>,
 }
 
 /// Answer to [`Method::Status`].
@@ -99,7 +159,7 @@ pub struct Status {
     pub underlay: Option<Underlay>,
     /// What is wrong, each with its remedy; sorted by object.
     pub problems: Vec<Problem>,
-    /// Attached Pods, sorted by namespace and name.
+    /// Interfaces of attached Pods, sorted by namespace, name and interface.
     pub attachments: Vec<Attachment>,
 }
 
@@ -130,7 +190,7 @@ pub struct Problem {
     pub origin: String,
 }
 
-/// A Pod that is attached to this node.
+/// An interface of a Pod that is attached to this node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
     /// The Pod's Kubernetes namespace.
@@ -139,6 +199,8 @@ pub struct Attachment {
     pub name: String,
     /// Container id of its sandbox.
     pub container_id: String,
+    /// Name of the interface in the Pod.
+    pub interface: String,
     /// Name of the interface's end on the node.
     pub host_interface: String,
     /// ifindex of that end.
@@ -166,14 +228,15 @@ pub enum ErrorCode {
     NotFound,
     /// The node is in the way: a kernel call or a device.
     Node,
+    /// What is attached is not as it should be.
+    Differs,
     /// A code that this client does not know.
     #[serde(other)]
     Unknown,
 }
 
 /// An error as it is told to the caller.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message} ({remedy})")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// For programs.
     pub code: ErrorCode,
@@ -190,6 +253,14 @@ impl Failure {
         Self { code, message: message.into(), remedy: remedy.into() }
     }
 }
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.remedy)
+    }
+}
+
+impl std::error::Error for Failure {}
 
 #[derive(Serialize)]
 struct RequestOut<'a> {
@@ -266,17 +337,53 @@ pub fn encode_answer<T: Serialize>(outcome: Result<T, Failure>) -> Vec<u8> {
     line
 }
 
+/// Why bytes are no answer.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// They are not JSON, or not of the type that was expected.
+    Json(serde_json::Error),
+    /// It is an answer of another version.
+    Version(u32),
+}
+
+impl From<serde_json::Error> for AnswerError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
+}
+
+impl fmt::Display for AnswerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => write!(f, "the answer cannot be read: {error}"),
+            Self::Version(theirs) => write!(f, "the agent speaks version {theirs} of the protocol, not {VERSION}"),
+        }
+    }
+}
+
+impl std::error::Error for AnswerError {}
+
 /// Reads an answer.
 ///
 /// # Errors
 /// Not an answer of this version, or not of type `T`.
-pub fn decode_answer<T: DeserializeOwned>(line: &[u8]) -> Result<Result<T, Failure>, serde_json::Error> {
+pub fn decode_answer<T: DeserializeOwned>(line: &[u8]) -> Result<Result<T, Failure>, AnswerError> {
     use serde::de::Error;
+    #[derive(Deserialize)]
+    struct Head {
+        version: u32,
+    }
+    // The version first: the rest of another one may have another form.
+    let head: Head = serde_json::from_slice(line)?;
+    if head.version != VERSION {
+        return Err(AnswerError::Version(head.version));
+    }
     let answer: Answer<T> = serde_json::from_slice(line)?;
     match (answer.result, answer.error) {
         (Some(result), None) => Ok(Ok(result)),
         (None, Some(failure)) => Ok(Err(failure)),
-        _ => Err(serde_json::Error::custom("an answer holds either a result or an error")),
+        _ => Err(serde_json::Error::custom("an answer holds either a result or an error").into()),
     }
 }
 
@@ -291,6 +398,7 @@ mod tests {
             name: "a".into(),
             netns: "/run/netns/red-a".into(),
             container_id: "0123".into(),
+            ..Sandbox::default()
         });
         let line = encode_request(&attach).unwrap();
         assert_eq!(
@@ -331,6 +439,8 @@ mod tests {
         assert_eq!(decode_answer::<Detached>(&error).unwrap().unwrap_err(), failure);
         let newer = br#"{"version":1,"error":{"code":"later","message":"m","remedy":"r"}}"#;
         assert_eq!(decode_answer::<Detached>(newer).unwrap().unwrap_err().code, ErrorCode::Unknown);
-        assert!(decode_answer::<Detached>(br#"{"version":1}"#).is_err());
+        assert!(matches!(decode_answer::<Detached>(br#"{"version":1}"#), Err(AnswerError::Json(_))));
+        let other = br#"{"version":7,"outcome":"something else"}"#;
+        assert!(matches!(decode_answer::<Detached>(other), Err(AnswerError::Version(7))));
     }
 }
