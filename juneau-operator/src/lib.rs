@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod certificates;
 pub mod cli;
+pub mod clock;
 pub mod events;
 pub mod http;
 pub mod leader;

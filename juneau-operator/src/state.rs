@@ -1,7 +1,11 @@
 //! The view that watches keep, shared by the planner and by admission.
 
+mod seen;
+
 use crate::view::{Kind, Object, Retaining, View};
 use juneau_api::view::ObjectName;
+use k8s_openapi::jiff::Timestamp;
+use seen::Seen;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::{PoisonError, RwLock};
 use tokio::sync::watch;
@@ -42,6 +46,7 @@ struct Inner {
     ended: HashSet<String>,
     /// The same, oldest first.
     ended_in_order: VecDeque<String>,
+    seen: Seen,
 }
 
 /// How many uids are kept of objects that are gone.
@@ -93,10 +98,11 @@ impl State {
         look(&self.inner.read().unwrap_or_else(PoisonError::into_inner).view)
     }
 
-    /// A copy of the view: of its pointers.
+    /// A copy of the view, of its pointers, for a plan at this moment.
     #[must_use]
-    pub fn view(&self) -> View {
-        self.read(View::clone)
+    pub fn view(&self, now: Timestamp) -> View {
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        View { sightings: Some(inner.seen.sightings(now)), ..inner.view.clone() }
     }
 
     /// What cannot be decoded.
@@ -156,6 +162,19 @@ impl Inner {
                 {
                     self.view.retaining.insert(wish);
                 }
+                let metadata = object.metadata();
+                let same = before.as_ref().is_some_and(|before| before.metadata().uid == metadata.uid);
+                if !same {
+                    if let Some(Object::AllocationLease(before)) = &before {
+                        self.seen.gone(before);
+                    }
+                    if let (Some(uid), true) = (&metadata.uid, self.unsynced.is_empty()) {
+                        self.seen.came(uid);
+                    }
+                }
+                if let Object::AllocationLease(lease) = &object {
+                    self.seen.lease(lease);
+                }
                 self.names.entry(kind).or_default().insert(name);
                 self.view.insert(object);
                 true
@@ -190,6 +209,9 @@ impl Inner {
             }
             Event::End(kind) => {
                 let first = self.unsynced.remove(&kind);
+                if first && self.unsynced.is_empty() {
+                    self.seen.listed = tokio::time::Instant::now();
+                }
                 let Some(listed) = self.listed.remove(&kind) else { return first };
                 let broken = self.undecodable.len();
                 self.undecodable.retain(|(of, name), _| *of != kind || listed.contains(name));
@@ -204,6 +226,9 @@ impl Inner {
     }
 
     fn remove(&mut self, kind: Kind, name: &ObjectName) -> bool {
+        if let Some(Object::AllocationLease(lease)) = self.view.get(kind, name) {
+            self.seen.gone(&lease);
+        }
         self.names.get_mut(&kind).is_some_and(|names| names.remove(name)) & self.view.remove(kind, name)
     }
 }

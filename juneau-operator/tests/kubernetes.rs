@@ -4,9 +4,8 @@
 mod support;
 
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::time::Duration;
-use support::{Cluster, OPERATOR, Operator, is_ready, object, pod, port};
+use support::{Cluster, OPERATOR, Operator, is_ready, object, pod};
 
 const SUBNET: &str = "juneau.loutres.me/subnet";
 
@@ -182,68 +181,6 @@ async fn the_webhook_answers_and_a_cluster_without_it_goes_on() {
             cluster.try_apply(&subnet("late", "red", "10.0.200.0/24")).is_ok()
         })
         .await;
-    cluster.nothing_was_forbidden();
-}
-
-/// No number and no address twice.
-async fn nothing_is_double(cluster: &Cluster) {
-    let mut taken: BTreeMap<String, String> = BTreeMap::new();
-    let mut take = |what: String, object: &Value| {
-        let name = format!("{}/{}", object["kind"], object["metadata"]["name"]);
-        if let Some(other) = taken.insert(what.clone(), name.clone()) {
-            panic!("{name} and {other} both have {what}");
-        }
-    };
-    for vpc in cluster.list("Vpc").await.iter().filter(|vpc| !vpc["status"]["vpcID"].is_null()) {
-        take(format!("vpcID {}", vpc["status"]["vpcID"]), vpc);
-    }
-    for subnet in cluster.list("Subnet").await.iter().filter(|subnet| !subnet["status"]["vni"].is_null()) {
-        take(format!("vni {}", subnet["status"]["vni"]), subnet);
-    }
-    for nic in cluster.list("NetworkInterface").await.iter().filter(|nic| !nic["status"]["address"].is_null()) {
-        take(format!("address {} of {}", nic["status"]["address"], nic["spec"]["subnet"]), nic);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs the programs of Kubernetes: make test-kubernetes"]
-async fn two_operators_of_which_one_is_paused_give_nothing_out_twice() {
-    use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
-    let cluster = Cluster::start(false).await;
-    let first = Operator::start(&cluster, port()).await;
-    ready(&cluster, &[&first], "Subnet", "default").await;
-    let second = Operator::start(&cluster, port()).await;
-    cluster.namespace("red", json!({}));
-    let rounds = if std::env::var_os("JUNEAU_LONG").is_some() { 10 } else { 2 };
-    let mut made = 0;
-    for round in 0..rounds {
-        let mut objects = Vec::new();
-        for n in 0..10 {
-            objects.push(object("Vpc", &format!("v{round}-{n}"), json!({})));
-            let spec = json!({"vpc": format!("v{round}-{n}"), "cidr": "10.0.1.0/24"});
-            objects.push(object("Subnet", &format!("s{round}-{n}"), spec));
-            objects.push(pod("red", &format!("p{round}-{n}"), "node-a", json!({SUBNET: format!("s{round}-{n}")})));
-            objects.push(pod("red", &format!("d{round}-{n}"), "node-b", json!({})));
-            made += 2;
-        }
-        // Whichever leads is stopped in the middle of it, and goes on when the other has long taken over.
-        let paused = if round % 2 == 0 { &first } else { &second };
-        let text = objects.join("\n---\n");
-        tokio::join!(async { tokio::task::block_in_place(|| cluster.apply(&text)) }, async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            paused.signal(SIGSTOP);
-        });
-        tokio::time::sleep(Duration::from_secs(20)).await;
-        nothing_is_double(&cluster).await;
-        paused.signal(SIGCONT);
-        cluster
-            .until("every interface has its address", &[&first, &second], async |cluster| {
-                let nics = cluster.list("NetworkInterface").await;
-                nics.iter().filter(|nic| !nic["status"]["address"].is_null()).count() == made
-            })
-            .await;
-        nothing_is_double(&cluster).await;
-    }
     cluster.nothing_was_forbidden();
 }
 

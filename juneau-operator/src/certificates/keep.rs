@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// A new certificate is served this long after the configuration trusts it: API servers learn of that by a watch.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -107,6 +107,8 @@ pub struct Keeper {
     pub hosts: BTreeSet<String>,
     /// What is served.
     pub resolver: Arc<Resolver>,
+    /// A server that says nothing for this long is given up.
+    pub patience: Duration,
 }
 
 impl Keeper {
@@ -114,7 +116,7 @@ impl Keeper {
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let configurations: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
-        let one = |name: &str| watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let one = |name: &str| crate::run::watch::config(self.patience).fields(&format!("metadata.name={name}"));
         let changed = futures::stream::select(
             watcher::watcher(secrets.clone(), one(&self.secret)).default_backoff().map(|event| event.map(drop)),
             watcher::watcher(configurations.clone(), one(&self.configuration))
@@ -124,7 +126,8 @@ impl Keeper {
         let mut changed = pin!(changed);
         let mut pause = RETRY.0;
         let mut next = Instant::now();
-        let mut trusted: Option<Instant> = None;
+        let mut settling = None;
+        let mut stopped = stop.clone();
         loop {
             tokio::select! {
                 biased;
@@ -136,7 +139,13 @@ impl Keeper {
                     None => return,
                 },
                 () = tokio::time::sleep_until(next) => {
-                    match self.step(&secrets, &configurations, &mut trusted).await {
+                    let step = timeout(self.patience, self.step(&secrets, &configurations, &mut settling));
+                    let done = tokio::select! {
+                        biased;
+                        _ = stopped.wait_for(|stop| *stop) => return,
+                        done = step => done.unwrap_or(Err(Failure::Silent)),
+                    };
+                    match done {
                         Ok(wait) => {
                             pause = RETRY.0;
                             next = Instant::now() + wait;
@@ -157,7 +166,7 @@ impl Keeper {
         &self,
         secrets: &Api<Secret>,
         configurations: &Api<ValidatingWebhookConfiguration>,
-        trusted: &mut Option<Instant>,
+        settling: &mut Option<(Bundle, Instant)>,
     ) -> Result<Duration, Failure> {
         let secret = secrets.get_opt(&self.secret).await?;
         let configuration = configurations.get_opt(&self.configuration).await?;
@@ -186,18 +195,20 @@ impl Keeper {
                     }
                     return Err(error.into());
                 }
-                *trusted = Some(Instant::now());
                 Ok(at_once)
             }
             Step::Serve(bundle) => {
-                let settled = trusted.map(|trusted| trusted + SETTLE);
                 let usable = served.and_then(|served| served.ends().ok()).is_some_and(|ends| now < ends);
-                if let Some(settled) = settled
-                    && usable
-                    && Instant::now() < settled
-                {
-                    return Ok(settled - Instant::now());
+                // From when this replica saw it trusted, whichever replica saw to that: API servers see it later.
+                let since = match settling {
+                    Some((waiting, since)) if *waiting == bundle => *since,
+                    _ => settling.insert((bundle.clone(), Instant::now())).1,
+                };
+                let wait = (since + SETTLE).saturating_duration_since(Instant::now());
+                if usable && !wait.is_zero() {
+                    return Ok(wait);
                 }
+                tracing::info!("the webhook's new certificate is served");
                 self.resolver.serve(bundle)?;
                 Ok(at_once)
             }
@@ -258,4 +269,6 @@ enum Failure {
     Api(#[from] kube::Error),
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    #[error("the API server does not answer")]
+    Silent,
 }

@@ -1,9 +1,9 @@
 //! Where the Lease is.
 
 use super::{Record, Stored};
+use crate::clock::Clock;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, PostParams};
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
@@ -36,13 +36,14 @@ pub struct ApiStore {
     name: String,
     /// When this replica's term began, and its number.
     acquired: Mutex<Option<(i32, MicroTime)>>,
+    clock: Clock,
 }
 
 impl ApiStore {
-    /// A Lease in a namespace.
+    /// A Lease in a namespace. The times in it, by `clock`, are for readers.
     #[must_use]
-    pub fn new(client: kube::Client, namespace: &str, name: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace), name: name.to_owned(), acquired: Mutex::new(None) }
+    pub fn new(client: kube::Client, namespace: &str, name: &str, clock: Clock) -> Self {
+        Self { api: Api::namespaced(client, namespace), name: name.to_owned(), acquired: Mutex::new(None), clock }
     }
 }
 
@@ -65,7 +66,7 @@ impl LeaseStore for ApiStore {
     }
 
     async fn put(&self, record: Record, version: Option<String>) -> Result<Stored, StoreError> {
-        let now = MicroTime(Timestamp::now());
+        let now = MicroTime(self.clock.now());
         let acquire_time = if record.holder.is_empty() {
             None
         } else {

@@ -33,6 +33,7 @@ pub async fn lead(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut elector = Elector::new(identity.clone(), timing);
+    let mut led = false;
     let now = || Instant::now().into_std();
     // An answer that takes longer than the term is worth nothing.
     let patience = timing.renew_deadline;
@@ -44,7 +45,7 @@ pub async fn lead(
                 Step::Look => match timeout(patience, store.get()).await {
                     Ok(Ok(stored)) => elector.handle_look(now(), stored),
                     Ok(Err(error)) => failed(&mut elector, &error),
-                    Err(_) => elector.handle_failure(now()),
+                    Err(_) => failed(&mut elector, &silent(patience)),
                 },
                 Step::Write { record, version } => {
                     let sent = now();
@@ -52,7 +53,7 @@ pub async fn lead(
                         Ok(Ok(stored)) => elector.handle_written(sent, now(), stored),
                         Ok(Err(StoreError::Conflict)) => elector.handle_conflict(),
                         Ok(Err(error)) => failed(&mut elector, &error),
-                        Err(_) => elector.handle_failure(now()),
+                        Err(_) => failed(&mut elector, &silent(patience)),
                     }
                 }
             }
@@ -67,6 +68,16 @@ pub async fn lead(
             holder: elector.holder().map(str::to_owned),
             transitions: elector.transitions(),
         };
+        let leads = state.is_leader();
+        if leads != led {
+            led = leads;
+            if leads {
+                tracing::info!(transitions = state.transitions, "leads: this replica writes");
+            } else {
+                let holder = state.holder.as_deref().unwrap_or_default();
+                tracing::warn!(holder, "does not lead any more: this replica writes nothing");
+            }
+        }
         told.send_if_modified(|before| {
             let changed = *before != state;
             *before = state;
@@ -90,6 +101,10 @@ pub async fn lead(
             tracing::info!("the Lease could not be given back; it ends by itself");
         }
     }
+}
+
+fn silent(patience: Duration) -> StoreError {
+    StoreError::Other(format!("no answer within {} s", patience.as_secs()))
 }
 
 fn failed(elector: &mut Elector, error: &StoreError) {

@@ -138,11 +138,11 @@ fn a_pause_ends_the_term() {
     let mut elector = Elector::new("a".into(), Timing::default());
     elector.handle_look(start, None);
     let Step::Write { record, version: None } = elector.poll(start) else { panic!() };
-    // The answer took nine seconds: the term counts from the question.
-    let answered = start + Duration::from_secs(9);
+    // The answer took eleven seconds: the term counts from the question.
+    let answered = start + Duration::from_secs(11);
     elector.handle_written(start, answered, Stored { record, version: "1".into() });
     assert!(elector.is_leader(answered));
-    assert!(!elector.is_leader(start + Duration::from_secs(10)));
+    assert!(!elector.is_leader(start + Duration::from_secs(12)));
     // Resumed a minute later: no leader, and based on the old version the write would be refused.
     let resumed = start + Duration::from_secs(60);
     assert!(!elector.is_leader(resumed));

@@ -20,6 +20,8 @@ use k8s_openapi::jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+/// Two clocks that differ by less agree.
+const CLOCKS_AGREE: Duration = Duration::from_secs(5);
 /// Annotation of an AllocationLease: the identity that the value is kept for, when it is not the claim's name.
 pub const REUSE_KEY: &str = "juneau.loutres.me/reuse-key";
 
@@ -235,6 +237,17 @@ impl<'v> Planner<'v> {
         self.index.claim_uids.contains_key(uid)
     }
 
+    /// Since when a lease counts as without a holder, or from when on: its mark, by the clock of whoever is here.
+    fn without_holder_since(&self, lease: &AllocationLease) -> Option<Timestamp> {
+        let written = lease.spec.owner_deletion_timestamp.as_ref()?.0;
+        let Some(sightings) = &self.view.sightings else { return Some(written) };
+        let seen = sightings.mark(uid(&lease.metadata));
+        let (early, late) = (later(seen, self.config.settle), later(seen, self.config.settle + CLOCKS_AGREE));
+        // A mark lies ahead of when it was written by nothing or by `settle`. Which, only a clock that agrees tells.
+        let agree = later(written, CLOCKS_AGREE) >= seen && written <= late;
+        Some(if agree { written.clamp(seen, early) } else { early })
+    }
+
     /// Gives a lease without a holder to a claim, in one write that fails if anything about the lease changed.
     fn hand_over(&mut self, lease: &Arc<AllocationLease>, claim: &AllocationClaim) {
         let mut lease = AllocationLease::clone(lease);
@@ -284,10 +297,10 @@ impl<'v> Planner<'v> {
             newest.entry(pool).and_modify(|newest| *newest = (*newest).max(age)).or_insert(age);
             if !self.is_held(lease) {
                 returning.insert((pool, identity_of_lease(lease)), lease);
-                if let (false, Some(since)) = (is_retained(lease), &lease.spec.owner_deletion_timestamp)
-                    && since.0 <= self.now
+                if let (false, Some(since)) = (is_retained(lease), self.without_holder_since(lease))
+                    && since <= self.now
                 {
-                    stock.resting.push((since.0, value));
+                    stock.resting.push((since, value));
                 }
             }
         }
@@ -429,7 +442,9 @@ impl<'v> Planner<'v> {
             self.spec(lease);
             return;
         };
-        if !self.is_due(since.0) {
+        let written = since.0;
+        let since = self.without_holder_since(lease).unwrap_or(written);
+        if !self.is_due(since) {
             return;
         }
         let Some(pool) = self.view.pools.get(&lease.spec.pool_ref.name) else {
@@ -445,10 +460,11 @@ impl<'v> Planner<'v> {
             Some(seconds) => Duration::from_secs(seconds.try_into().unwrap_or_default()),
             None => self.quarantine(pool),
         };
-        let end = later(since.0, rest);
-        if self.is_due(end) {
+        if self.is_due(later(since, rest)) {
             self.delete(lease);
         } else {
+            // For readers, and the same whoever writes it.
+            let end = later(written, rest);
             let status = lease.status.clone().unwrap_or_default();
             self.lease_status(lease, status, LeasePhase::Released, Some(Time(end)));
         }

@@ -133,10 +133,16 @@ impl<'v> Planner<'v> {
     /// Whether an object without its owner may be taken for left over. One that is new may only have been seen before
     /// its owner was: watches of two kinds are not in step.
     pub(super) fn is_settled(&mut self, metadata: &ObjectMeta) -> bool {
-        match &metadata.creation_timestamp {
-            Some(created) => self.is_due(later(created.0, self.config.settle)),
-            None => true,
-        }
+        self.is_older(metadata, self.config.settle)
+    }
+
+    /// Whether an object has been there for so long.
+    pub(super) fn is_older(&mut self, metadata: &ObjectMeta, age: Duration) -> bool {
+        let since = match &self.view.sightings {
+            Some(sightings) => Some(sightings.object(uid(metadata))),
+            None => metadata.creation_timestamp.as_ref().map(|created| created.0),
+        };
+        since.is_none_or(|since| self.is_due(later(since, age)))
     }
 }
 

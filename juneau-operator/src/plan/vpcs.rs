@@ -3,7 +3,7 @@
 use super::allocate::{Allocation, Allocations};
 use super::claim::Want;
 use super::networks::Networks;
-use super::planner::{Planner, few, has_finalizer, is_owned_by, later, name, owner, owners, set_finalizer, uid};
+use super::planner::{Planner, few, has_finalizer, is_owned_by, name, owner, owners, set_finalizer, uid};
 use crate::view::Kind;
 use juneau_api::kinds::{RouteTable, RouteTableSpec, Vpc, VpcStatus, reason};
 use juneau_api::{conditions, names};
@@ -104,11 +104,7 @@ impl<'v> Planner<'v> {
     fn main_table(&mut self, vpc: &'v Arc<Vpc>) -> Result<&'v Arc<RouteTable>, (&'static str, String)> {
         let own = name(&vpc.metadata);
         let Some(table) = self.view.route_tables.get(own) else {
-            let due = match &vpc.metadata.creation_timestamp {
-                Some(created) => self.is_due(later(created.0, self.config.main_table_grace)),
-                None => true,
-            };
-            if due {
+            if self.is_older(&vpc.metadata, self.config.main_table_grace) {
                 let spec = RouteTableSpec { vpc: own.to_owned(), routes: Vec::new() };
                 let mut table = RouteTable::new(own, spec);
                 table.metadata.owner_references = Some(vec![owner(Kind::Vpc, &vpc.metadata)]);

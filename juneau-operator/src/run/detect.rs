@@ -30,7 +30,8 @@ pub(super) async fn detect(client: &kube::Client, options: &Options) -> Config {
         node_namespace: Some(options.pod_namespace.clone()),
         ..Config::default()
     };
-    let kubeadm = kubeadm(client).await;
+    // What cannot be asked now is asked again: a default that was taken for want of an answer would stay.
+    let kubeadm = ask("configmaps", || kubeadm(client)).await;
     let nodes = ask("nodes", || async {
         Api::<Node>::all(client.clone()).list(&ListParams::default()).await.map(|nodes| nodes.items)
     })
@@ -71,9 +72,9 @@ pub(super) async fn detect(client: &kube::Client, options: &Options) -> Config {
 }
 
 /// Keeps the ranges of Services current, for ever.
-pub(super) async fn follow(client: kube::Client, config: watch::Sender<Arc<Config>>) {
+pub(super) async fn follow(client: kube::Client, patience: Duration, config: watch::Sender<Arc<Config>>) {
     let mut events =
-        pin!(watcher::watcher(Api::<ServiceCIDR>::all(client), watcher::Config::default()).default_backoff());
+        pin!(watcher::watcher(Api::<ServiceCIDR>::all(client), super::watch::config(patience)).default_backoff());
     let mut ranges: BTreeMap<String, Vec<Ipv4Net>> = BTreeMap::new();
     let mut listed = false;
     while let Some(event) = events.next().await {
@@ -127,10 +128,17 @@ async fn ask<T, F: Future<Output = kube::Result<T>>>(what: &str, question: impl 
     }
 }
 
-async fn kubeadm(client: &kube::Client) -> Option<Value> {
-    let map = Api::<ConfigMap>::namespaced(client.clone(), KUBEADM.0).get_opt(KUBEADM.1).await;
-    let map = map.inspect_err(|error| tracing::debug!(%error, "kubeadm-config")).ok()??;
-    serde_saphyr::from_str(map.data?.get("ClusterConfiguration")?).ok()
+async fn kubeadm(client: &kube::Client) -> kube::Result<Option<Value>> {
+    let map = match Api::<ConfigMap>::namespaced(client.clone(), KUBEADM.0).get_opt(KUBEADM.1).await {
+        // Who does not let us read it has no kubeadm, or does not want us to go by it.
+        Err(kube::Error::Api(status)) if status.code == 403 => None,
+        other => other?,
+    };
+    let told = map.and_then(|map| map.data).and_then(|mut data| data.remove("ClusterConfiguration"));
+    Ok(told.and_then(|text| {
+        let read = serde_saphyr::from_str(&text);
+        read.inspect_err(|error| tracing::warn!(%error, "kubeadm-config cannot be read")).ok()
+    }))
 }
 
 /// The first IPv4 range of a member of kubeadm's `networking`.

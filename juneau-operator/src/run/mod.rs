@@ -1,13 +1,15 @@
 //! The operator at an API server: watches, election, plans, the webhook.
 
+pub(crate) mod client;
 mod detect;
 pub(crate) mod machines;
 mod metrics;
 mod options;
 mod planner;
 mod retain;
-mod watch;
+pub(crate) mod watch;
 
+pub use client::{client, polite};
 pub use metrics::Metrics;
 pub use options::{Bind, Options};
 pub use planner::Planner;
@@ -18,7 +20,6 @@ use crate::certificates::{CertificateError, Keeper, Resolver, tls};
 use crate::leader::{ApiStore, LEASE, Leadership, Timing, lead};
 use crate::state::State;
 use crate::{events, http, rights};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
@@ -57,26 +58,6 @@ pub enum RunError {
     Ended(&'static str),
 }
 
-/// A client for what the options name.
-///
-/// # Errors
-/// When there is no configuration, or it cannot be used.
-pub async fn client(options: &Options) -> Result<kube::Client, RunError> {
-    // Once for the process; a second time is harmless.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let failed = |error: &dyn core::fmt::Display| RunError::Config(error.to_string());
-    let config = match &options.kubeconfig {
-        Some(path) => {
-            let file = Kubeconfig::read_from(path).map_err(|error| failed(&error))?;
-            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-                .await
-                .map_err(|error| failed(&error))?
-        }
-        None => kube::Config::infer().await.map_err(|error| failed(&error))?,
-    };
-    Ok(kube::Client::try_from(config)?)
-}
-
 async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, RunError> {
     TcpListener::bind(address).await.map_err(|source| RunError::Listen { flag, address, source })
 }
@@ -86,7 +67,10 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, 
 /// # Errors
 /// When it cannot start, or a part of it ended.
 pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError> {
-    let client = client(&options).await?;
+    // Writes of the plan and Events wait on their own.
+    let writer = client(&options).await?;
+    let client = polite(writer.clone());
+    let patience = Duration::from_secs(options.api_server_patience.into());
     let metrics = Metrics::default();
     let state = Arc::new(State::new(rights::WATCHED));
     let resolver = Arc::new(Resolver::default());
@@ -108,7 +92,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         part(&mut parts, "metrics", http::serve(listener, router, None, stop.clone()));
     }
     for kind in rights::WATCHED {
-        let task = watch::watch(client.clone(), kind, Arc::clone(&state), metrics.watches.clone());
+        let task = watch::watch(client.clone(), kind, patience, Arc::clone(&state), metrics.watches.clone());
         part(&mut endless, "a watch", task);
     }
     let mut hosts: BTreeSet<String> = ["127.0.0.1", "localhost"].map(str::to_owned).into();
@@ -120,6 +104,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         configuration: options.webhook_configuration.clone(),
         hosts,
         resolver: Arc::clone(&resolver),
+        patience,
     };
     part(&mut parts, "certificates", keeper.run(stop.clone()));
     let webhook = listen("--webhook-bind-address", options.webhook_bind_address).await?;
@@ -137,7 +122,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
     let follow = options.service_cluster_ip_range.is_none().then(|| client.clone());
     part(&mut endless, "Service ranges", async move {
         if let Some(client) = follow {
-            detect::follow(client, tell_config).await;
+            detect::follow(client, patience, tell_config).await;
         }
         std::future::pending::<()>().await;
     });
@@ -146,16 +131,26 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
     part(&mut endless, "kept addresses", retain::follow(client.clone(), Arc::clone(&state)));
 
     let (notices, told) = channel(Arc::default());
-    part(&mut endless, "events", events::tell(client.clone(), identity.clone(), told, metrics.events.clone()));
+    part(&mut endless, "events", events::tell(writer.clone(), identity.clone(), told, metrics.events.clone()));
     if options.leader_elect {
-        let store = ApiStore::new(client.clone(), &options.pod_namespace, LEASE);
-        part(&mut parts, "election", lead(store, identity, Timing::default(), tell_leadership, stop.clone()));
+        let store = ApiStore::new(client.clone(), &options.pod_namespace, LEASE, options.clock);
+        let timing = Timing::of(Duration::from_secs(options.lease_duration.into()));
+        part(&mut parts, "election", lead(store, identity, timing, tell_leadership, stop.clone()));
     } else {
         // A term that does not end.
         let term = Instant::now() + Duration::from_secs(100 * 365 * 86_400);
         tell_leadership.send_replace(Leadership { term: Some(term), holder: Some(identity), transitions: 0 });
     }
-    let planner = Planner { client, state, config, leadership, notices, metrics, plan: crate::plan::plan };
+    let planner = Planner {
+        client: writer,
+        state,
+        config,
+        leadership,
+        notices,
+        clock: options.clock,
+        metrics,
+        plan: crate::plan::plan,
+    };
     part(&mut parts, "planner", planner.run(stop.clone()));
 
     let mut told = stop.clone();

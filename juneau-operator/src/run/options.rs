@@ -1,5 +1,6 @@
 //! What the operator is told at its start.
 
+use crate::clock::Clock;
 use crate::http::{address, optional_address};
 use clap::Args;
 use ipnet::Ipv4Net;
@@ -54,6 +55,14 @@ pub struct Options {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
     pub leader_elect: bool,
+    /// Another replica takes over when it has seen no renewal of the Lease for this long. The holder itself stops at
+    /// four fifths of it. The same for all replicas.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u16).range(3..=3600))]
+    pub lease_duration: u16,
+    /// A connection to the API server on which nothing came for this long while something was awaited is given up.
+    /// Watches are begun anew after four fifths of it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 75, value_parser = clap::value_parser!(u16).range(5..=3600))]
+    pub api_server_patience: u16,
 
     /// Where the webhook listens: ADDRESS:PORT or :PORT. The API server asks it by the URL in the webhook configuration,
     /// which as delivered names 127.0.0.1: each API server asks the replica beside it.
@@ -68,6 +77,10 @@ pub struct Options {
     /// ValidatingWebhookConfiguration that is told whom to trust.
     #[arg(long, value_name = "NAME", default_value = crate::rights::WEBHOOK)]
     pub webhook_configuration: String,
+
+    /// What counts as the time of day.
+    #[arg(skip)]
+    pub clock: Clock,
 
     /// Where /healthz and /readyz are: ADDRESS:PORT or :PORT.
     #[arg(long, value_name = "ADDRESS", default_value = ":8081", value_parser = address)]

@@ -5,6 +5,7 @@
 //! builds on it without waiting for the watch.
 
 use super::Metrics;
+use crate::clock::Clock;
 use crate::leader::Leadership;
 use crate::plan::{Change, Config, Notice, Plan, Target};
 use crate::sink::objects::to_json;
@@ -78,6 +79,8 @@ pub struct Planner {
     pub leadership: watch::Receiver<Leadership>,
     /// Where notices go.
     pub notices: watch::Sender<Arc<Vec<Notice>>>,
+    /// The time of day.
+    pub clock: Clock,
     /// What is counted.
     pub metrics: Metrics,
     /// What plans: [`crate::plan::plan`].
@@ -144,11 +147,12 @@ impl Planner {
     async fn plan(&mut self, progress: &mut Progress) {
         progress.dirty = None;
         progress.ended.clear();
-        let view = self.state.view();
+        let moment = self.clock.now();
+        let view = self.state.view(moment);
         let config = Arc::clone(&self.config.borrow());
         let (plan, begun) = (self.plan, Instant::now());
         // Milliseconds for a large cluster: not on a thread that answers admission.
-        let Ok(planned) = tokio::task::spawn_blocking(move || plan(&view, &config, Timestamp::now())).await else {
+        let Ok(planned) = tokio::task::spawn_blocking(move || plan(&view, &config, moment)).await else {
             // A plan that panics is a bug; the next change may take it around it.
             tracing::error!("the plan was not made");
             progress.planned = Some(Instant::now());
@@ -158,7 +162,7 @@ impl Planner {
         let now = Instant::now();
         progress.planned = Some(now);
         progress.wake = planned.wake.map(|wake| {
-            let wait = Duration::try_from(wake.duration_since(Timestamp::now())).unwrap_or_default();
+            let wait = Duration::try_from(wake.duration_since(moment)).unwrap_or_default();
             now + wait.max(Duration::from_millis(10))
         });
         if !planned.changes.is_empty() {

@@ -16,6 +16,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Objects in one answer to a list.
 const PAGE: u32 = 500;
@@ -105,12 +106,18 @@ fn resource(kind: Kind) -> ApiResource {
     }
 }
 
+/// How a watch is asked for, when a connection without a word is given up after `patience`.
+pub(crate) fn config(patience: Duration) -> watcher::Config {
+    // The server itself ends a watch before that, so only one that is dead is given up.
+    let seconds = patience.as_secs() * 4 / 5;
+    watcher::Config::default().page_size(PAGE).timeout(u32::try_from(seconds).unwrap_or(u32::MAX).clamp(1, 290))
+}
+
 /// Keeps one kind of a view current, for ever.
-pub(super) async fn watch(client: kube::Client, kind: Kind, state: Arc<State>, counts: Counts) {
+pub(super) async fn watch(client: kube::Client, kind: Kind, patience: Duration, state: Arc<State>, counts: Counts) {
     let label = KindLabel { kind: kind.as_str() };
     let api = Api::<Document>::all_with(client, &resource(kind));
-    let config = watcher::Config::default().page_size(PAGE);
-    let mut events = pin!(watcher::watcher(api, config).default_backoff());
+    let mut events = pin!(watcher::watcher(api, config(patience)).default_backoff());
     while let Some(event) = events.next().await {
         match event {
             Ok(watcher::Event::Init) => {

@@ -2,6 +2,7 @@
 
 use crate::plan::Change;
 use crate::rights;
+use crate::run::client::{LONGEST_WAIT, retry_after};
 use crate::view::{Kind, Object};
 use http::{Method, Request, StatusCode};
 use kube::client::Body;
@@ -15,8 +16,6 @@ pub const MANAGER: &str = "juneau-operator";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Without word from the server: how long after a 429.
 const THROTTLE: Duration = Duration::from_secs(1);
-/// Longest wait that a server may ask for.
-const THROTTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// How a write ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -255,12 +254,13 @@ fn read(change: &Change, sent: &Value, head: &http::response::Parts, body: &[u8]
         }
         StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::GONE => Outcome::Behind(message()),
         StatusCode::TOO_MANY_REQUESTS => {
-            let header = head.headers.get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-            let seconds = header
-                .and_then(|text| text.trim().parse::<u64>().ok())
-                .or_else(|| value["details"]["retryAfterSeconds"].as_u64())
-                .filter(|seconds| *seconds > 0);
-            Outcome::Throttled(seconds.map_or(THROTTLE, Duration::from_secs).min(THROTTLE_LIMIT))
+            let told = || value["details"]["retryAfterSeconds"].as_u64().filter(|seconds| *seconds > 0);
+            let pause = retry_after(head).or_else(|| told().map(Duration::from_secs)).unwrap_or(THROTTLE);
+            Outcome::Throttled(pause.min(LONGEST_WAIT))
+        }
+        // Without a word about the time it is a failure like any other, of this object.
+        StatusCode::SERVICE_UNAVAILABLE if retry_after(head).is_some() => {
+            Outcome::Throttled(retry_after(head).unwrap_or(THROTTLE))
         }
         // A namespace that is being deleted takes no new objects, which is said with the same code as a missing right.
         StatusCode::FORBIDDEN if value["details"]["causes"][0]["reason"] == "NamespaceTerminating" => {

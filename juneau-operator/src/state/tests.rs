@@ -104,3 +104,40 @@ fn an_answer_that_comes_late_brings_nothing_back() {
     // One of the same name is another one.
     assert!(state.handle(Event::Found(vpc("a", "2", 3))));
 }
+
+fn lease(uid: &str, version: u64, mark: Option<&str>) -> Object {
+    let spec = json!({"poolRef": {"name": "p"}, "value": {"number": 1}, "claimRef": {"name": "c", "uid": "c"},
+        "ownerDeletionTimestamp": mark});
+    let metadata = json!({"name": "l", "uid": uid, "resourceVersion": version.to_string()});
+    Object::from_json(Kind::AllocationLease, json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_seen_is_dated_by_the_clock_of_who_sees_it() {
+    use std::time::Duration;
+    use tokio::time::advance;
+    let state = State::new([Kind::Vpc]);
+    state.handle(Event::Found(vpc("old", "1", 1)));
+    advance(Duration::from_secs(7)).await;
+    state.handle(Event::End(Kind::Vpc));
+    advance(Duration::from_secs(5)).await;
+    state.handle(Event::Found(vpc("new", "2", 2)));
+    state.handle(Event::Found(lease("3", 3, Some("2020-01-01T00:00:00Z"))));
+    advance(Duration::from_secs(4)).await;
+    // Another version of an object is not another object, and the same mark not another mark.
+    state.handle(Event::Found(vpc("new", "2", 4)));
+    state.handle(Event::Found(lease("3", 5, Some("2020-01-01T00:00:00Z"))));
+    let now = Timestamp::from_second(1_000_000).unwrap();
+    let ages = |state: &State| {
+        let sightings = state.view(now).sightings.unwrap();
+        [sightings.object("1"), sightings.object("2"), sightings.mark("3")]
+            .map(|seen| now.as_second() - seen.as_second())
+    };
+    assert_eq!(ages(&state), [9, 4, 4]);
+    state.handle(Event::Found(lease("3", 6, Some("2030-01-01T00:00:00Z"))));
+    assert_eq!(ages(&state), [9, 4, 0]);
+    // What came long ago is as old as the rest.
+    advance(Duration::from_secs(60)).await;
+    state.handle(Event::Found(vpc("newer", "4", 7)));
+    assert_eq!(ages(&state), [69, 69, 60]);
+}

@@ -2,9 +2,11 @@
 
 mod core;
 mod object;
+mod sightings;
 
 pub use self::core::{Namespace, Node, Pod};
 pub use object::{Kind, Object};
+pub use sightings::Sightings;
 
 use juneau_api::kinds;
 use juneau_api::view::ObjectName;
@@ -41,6 +43,8 @@ pub struct View {
     /// Objects of other kinds that exist, of those that `spec.retainWhile` of a lease names. Who fills the view looks
     /// them up; a kind that the cluster does not serve has none.
     pub retaining: BTreeSet<Retaining>,
+    /// When things were seen. Without it the timestamps of the objects count, as where only one clock ever writes.
+    pub sightings: Option<Sightings>,
 }
 
 impl View {

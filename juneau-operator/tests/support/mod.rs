@@ -1,6 +1,11 @@
 //! A control plane with what `deploy/` holds, and operators as programs under their own ServiceAccount.
 
+// Each test file uses a part of it.
 #![allow(unreachable_pub, dead_code)]
+
+pub mod canonical;
+pub mod history;
+pub mod proxy;
 
 use juneau_controlplane::{ControlPlane, Options, Programs};
 use kube::api::{Api, DynamicObject, ListParams};
@@ -9,7 +14,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -195,17 +200,22 @@ impl Operator {
         Self::start_with(cluster, webhook, &[]).await
     }
 
-    /// The same with more flags.
-    pub async fn start_with(cluster: &Cluster, webhook: u16, flags: &[&str]) -> Self {
+    /// With further arguments.
+    pub async fn start_with(cluster: &Cluster, webhook: u16, arguments: &[&str]) -> Self {
         let kubeconfig =
             cluster.control_plane.service_account_kubeconfig("juneau-system", "juneau-operator", None).await.unwrap();
+        Self::start_by(&kubeconfig, webhook, arguments)
+    }
+
+    /// With a kubeconfig, which may lead to a server that is not well.
+    pub fn start_by(kubeconfig: &Path, webhook: u16, arguments: &[&str]) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_juneau-operator"))
             .args(["run", "--log", "info,juneau_operator=debug", "--kubeconfig"])
             .arg(kubeconfig)
             .arg(format!("--webhook-bind-address=127.0.0.1:{webhook}"))
+            .args(arguments)
             .arg(format!("--health-probe-bind-address=127.0.0.1:{}", port()))
-            .args(flags)
             .env("POD_NAMESPACE", "juneau-system")
             .stderr(log.reopen().unwrap())
             .spawn()
@@ -219,6 +229,12 @@ impl Operator {
 
     pub fn signal(&self, signal: nix::sys::signal::Signal) {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Ends it as a crash does, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Tells it to stop and waits until it has.

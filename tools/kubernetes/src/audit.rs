@@ -4,6 +4,8 @@
 //! request that was answered a moment ago may be missing still.
 
 use crate::error::{Context, Error, Result};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
@@ -40,6 +42,8 @@ pub struct AuditEvent {
     pub forbidden: bool,
     /// What the client calls itself.
     pub user_agent: String,
+    /// When the server received the request, by its clock.
+    pub received: Timestamp,
 }
 
 impl AuditEvent {
@@ -108,6 +112,7 @@ impl AuditLog {
             code: event.response_status.map_or(0, |status| status.code),
             forbidden: event.annotations.get("authorization.k8s.io/decision").is_some_and(|word| word == "forbid"),
             user_agent: event.user_agent,
+            received: event.request_received_timestamp.0,
         })
     }
 
@@ -144,6 +149,7 @@ struct Event {
     user: User,
     #[serde(default)]
     user_agent: String,
+    request_received_timestamp: MicroTime,
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
     #[serde(default)]
@@ -181,7 +187,7 @@ mod tests {
     fn line(user: &str, verb: &str, resource: &str, code: u16, decision: &str) -> String {
         let event = serde_json::json!({
             "kind": "Event", "level": "Metadata", "stage": "ResponseComplete", "verb": verb,
-            "requestURI": "/api/v1/pods", "user": { "username": user, "groups": [] },
+            "requestURI": "/api/v1/pods", "requestReceivedTimestamp": "2026-01-01T00:00:00.000001Z", "user": { "username": user, "groups": [] },
             "objectRef": { "resource": resource, "namespace": "a", "name": "b", "apiVersion": "v1" },
             "responseStatus": { "metadata": {}, "code": code },
             "annotations": { "authorization.k8s.io/decision": decision },

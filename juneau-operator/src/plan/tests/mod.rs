@@ -1,6 +1,7 @@
 //! Rules of the plan, each on a cluster in memory.
 
 mod allocation;
+mod clocks;
 mod deletion;
 mod nodes;
 mod pods;

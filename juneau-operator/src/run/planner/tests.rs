@@ -56,6 +56,7 @@ fn rig(answers: impl FnMut(&str, Value) -> (u16, Value) + Send + 'static) -> Rig
         config: config_seen,
         leadership: leadership_seen,
         notices: tell,
+        clock: Clock::default(),
         metrics: Metrics::default(),
         plan: number,
     };
