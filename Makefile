@@ -5,7 +5,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LAB := $(TARGET_DIR)/debug/juneau-lab
 
-.PHONY: help lab lab-kubernetes check down build test test-kubernetes test-long test-kernels mutants bench audit
+.PHONY: help lab lab-kubernetes check down build plugin test test-kubernetes test-long test-kernels mutants bench audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -29,6 +29,9 @@ down: ## remove the lab and everything it made (root)
 build: ## compile everything
 	@tools/preflight.sh build
 	$(CARGO) build --workspace --all-targets
+
+plugin: ## the CNI plugin as it is shipped, static and small; prints its path
+	@tools/plugin.sh
 
 test: ## set up and run every test (root)
 	@tools/test.sh

@@ -337,7 +337,7 @@ fn the_plugin_is_put_in_place_when_the_node_is_ready() {
         let (code, message) =
             Runtime::new(&node, &a1, "red", "a1", "1aaaaaaaaaaa").run("STATUS", &Value::Null).unwrap_err();
         assert!(
-            code == 51 && message.contains("Node/node-1") || message.contains("192.168.77.11"),
+            code == 51 && (message.contains("Node/node-1") || message.contains("192.168.77.11")),
             "{code}: {message}"
         );
         assert!(!conf.exists() && !bin.exists());
