@@ -102,6 +102,9 @@ fn tenants_come_live_and_go_on_an_api_server() {
         println!("{name}: {:.1} s", start.elapsed().as_secs_f32());
     }
     assert_eq!(forbidden(&lab), [""; 0]);
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(lab.pid("/kubernetes/processes/0/pid")), Signal::SIGKILL)
+        .unwrap();
+    eventually("a control plane that died is told", LIMIT, || !lab.run(&["status"]).status.success());
 }
 
 fn tenants_come_one_after_the_other(lab: &Lab) {

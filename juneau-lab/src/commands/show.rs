@@ -55,6 +55,12 @@ pub(super) type Problems = BTreeMap<String, BTreeSet<String>>;
 /// Asks the agents what is wrong.
 pub(super) fn problems(state: &State) -> Problems {
     let mut all: Problems = state.problems.iter().map(|problem| (problem.clone(), BTreeSet::new())).collect();
+    // The supervisor hears of it only when it asks for something.
+    let control_plane = state.kubernetes.iter().flat_map(|kubernetes| &kubernetes.processes);
+    for process in control_plane.filter(|process| !process.runs()) {
+        let text = format!("process {} of the control plane ended; start the lab anew: juneau-lab up", process.pid);
+        all.insert(text, BTreeSet::new());
+    }
     for (name, node) in state.nodes.iter().filter(|(_, node)| node.agent.is_some_and(|agent| agent.runs())) {
         let status = call::<protocol::Status>(&node.socket, &Method::Status, Duration::from_secs(2));
         let found = match status {
