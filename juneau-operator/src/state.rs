@@ -148,7 +148,7 @@ impl Inner {
                 if let Some(listed) = self.listed.get_mut(&kind) {
                     listed.insert(name.clone());
                 }
-                self.undecodable.remove(&(kind, name.clone()));
+                self.mended(kind, &name);
                 if object.metadata().uid.as_ref().is_some_and(|uid| self.ended.contains(uid)) {
                     return false;
                 }
@@ -189,10 +189,11 @@ impl Inner {
                     Some(_) => drop(self.remove(kind, &name)),
                     None => {}
                 }
+                self.view.undecodable.insert((kind, name.clone()));
                 self.undecodable.insert((kind, name), what.clone()).as_ref() != Some(&what)
             }
             Event::Gone(kind, name, uid) => {
-                let known = self.undecodable.remove(&(kind, name.clone())).is_some();
+                let known = self.mended(kind, &name);
                 // One of the same name may have taken its place already.
                 let other = self.view.get(kind, &name).is_some_and(|object| {
                     object.metadata().uid.as_ref().is_some_and(|known| !uid.is_empty() && *known != uid)
@@ -215,6 +216,7 @@ impl Inner {
                 let Some(listed) = self.listed.remove(&kind) else { return first };
                 let broken = self.undecodable.len();
                 self.undecodable.retain(|(of, name), _| *of != kind || listed.contains(name));
+                self.view.undecodable.retain(|(of, name)| *of != kind || listed.contains(name));
                 let known = self.names.get(&kind);
                 let gone: Vec<_> = known.into_iter().flatten().filter(|name| !listed.contains(name)).cloned().collect();
                 for name in &gone {
@@ -223,6 +225,12 @@ impl Inner {
                 first || !gone.is_empty() || broken != self.undecodable.len()
             }
         }
+    }
+
+    /// An object is not undecodable any more; whether it was.
+    fn mended(&mut self, kind: Kind, name: &ObjectName) -> bool {
+        let key = (kind, name.clone());
+        self.view.undecodable.remove(&key) | self.undecodable.remove(&key).is_some()
     }
 
     fn remove(&mut self, kind: Kind, name: &ObjectName) -> bool {

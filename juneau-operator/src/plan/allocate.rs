@@ -123,7 +123,11 @@ impl<'v> Planner<'v> {
 
     /// Whether the object that a claim is for exists.
     fn is_wanted(&self, claim: &AllocationClaim) -> bool {
+        let resource = &claim.spec.resource_ref;
+        let namespace = resource.namespace.as_deref().unwrap_or_default();
+        let unreadable = |kind| self.is_unreadable(kind, namespace, &resource.name);
         self.resource(claim).is_some()
+            || Kind::ALL.into_iter().any(|kind| kind.as_str() == resource.kind && unreadable(kind))
     }
 
     /// The object that a claim is for.
@@ -235,6 +239,7 @@ impl<'v> Planner<'v> {
     fn is_held(&self, lease: &AllocationLease) -> bool {
         let uid = lease.spec.claim_ref.uid.as_deref().unwrap_or_default();
         self.index.claim_uids.contains_key(uid)
+            || self.is_unreadable(Kind::AllocationClaim, "", &lease.spec.claim_ref.name)
     }
 
     /// Since when a lease counts as without a holder, or from when on: its mark, by the clock of whoever is here.
@@ -357,8 +362,11 @@ impl<'v> Planner<'v> {
     }
 
     fn serve_any(&mut self, claim: &AllocationClaim, pool: &str, stock: &mut Stock<'v>) -> Result<(), Failure> {
-        if let Some(value) = stock.free.next(stock.start) {
+        while let Some(value) = stock.free.next(stock.start) {
             stock.free.take(value);
+            if self.is_unreadable(Kind::AllocationLease, "", &lease_of(pool, stock.kind, value)) {
+                continue;
+            }
             if stock.kind == PoolType::Ip {
                 stock.start = value.wrapping_add(1);
             }
@@ -388,6 +396,9 @@ impl<'v> Planner<'v> {
         };
         if !stock.all.contains(requested) {
             return Err(Failure::Outside(format!("AllocationPool/{pool} does not hand out {shown}")));
+        }
+        if self.is_unreadable(Kind::AllocationLease, "", &lease_of(pool, stock.kind, requested)) {
+            return Err(Failure::InUse(format!("the AllocationLease of {shown} cannot be decoded")));
         }
         if stock.free.take(requested) {
             self.create(new_lease(pool, requested, claim));
@@ -430,7 +441,7 @@ impl<'v> Planner<'v> {
             return;
         }
         let key = ObjectName::new("", name(&lease.metadata));
-        if self.is_touched(Kind::AllocationLease, &key) || !self.is_settled(&lease.metadata) {
+        if self.is_held(lease) || self.is_touched(Kind::AllocationLease, &key) || !self.is_settled(&lease.metadata) {
             return;
         }
         let Some(since) = &lease.spec.owner_deletion_timestamp else {
@@ -448,7 +459,9 @@ impl<'v> Planner<'v> {
             return;
         }
         let Some(pool) = self.view.pools.get(&lease.spec.pool_ref.name) else {
-            self.delete(lease);
+            if !self.is_unreadable(Kind::AllocationPool, "", &lease.spec.pool_ref.name) {
+                self.delete(lease);
+            }
             return;
         };
         if lease.spec.retain_while.as_ref().is_some_and(|wish| self.view.retaining.contains(&Retaining::from(wish))) {
@@ -535,6 +548,11 @@ fn ttl_seconds(claim: &AllocationClaim) -> Option<i64> {
 fn lease_name(pool: &str, claim: &AllocationClaim, value: u32) -> String {
     let is_address = claim.status.as_ref().and_then(|status| status.value.as_ref()).is_some_and(|v| v.ip.is_some());
     names::lease(pool, lease_value(is_address, value))
+}
+
+/// The name of the lease of a pool's value.
+fn lease_of(pool: &str, kind: PoolType, value: u32) -> String {
+    names::lease(pool, lease_value(kind == PoolType::Ip, value))
 }
 
 const fn lease_value(is_address: bool, value: u32) -> names::LeaseValue {

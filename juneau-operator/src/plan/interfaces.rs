@@ -38,13 +38,16 @@ impl<'v> Planner<'v> {
                 self.take_down(key, nic);
             } else if kept.contains(key) {
                 self.interface(key, nic, networks, allocations);
-            } else if self.is_settled(&nic.metadata) {
+            } else if !self.is_unreadable(Kind::Pod, &key.namespace, &nic.spec.pod_ref.name)
+                && self.is_settled(&nic.metadata)
+            {
                 self.delete(nic);
             }
         }
         for (key, endpoint) in &self.view.network_endpoints {
             if endpoint.spec.kind == EndpointKind::Pod
                 && !self.view.network_interfaces.contains_key(key)
+                && !self.is_unreadable(Kind::NetworkInterface, &key.namespace, &key.name)
                 && self.is_settled(&endpoint.metadata)
             {
                 self.delete(endpoint);
@@ -111,6 +114,9 @@ impl<'v> Planner<'v> {
             return Err(failed(reason::NOT_IMPLEMENTED, message));
         };
         let Some(subnet) = self.view.subnets.get(subnet_name) else {
+            if self.is_unreadable(Kind::Subnet, "", subnet_name) {
+                return Err(waits(format!("Subnet/{subnet_name} cannot be decoded")));
+            }
             return Err(failed(reason::SUBNET_NOT_FOUND, format!("Subnet/{subnet_name} does not exist")));
         };
         let has_claim = self.index.claims.contains_key(&(uid(&nic.metadata), names::Attribute::Address.as_str()));

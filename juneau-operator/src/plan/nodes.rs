@@ -28,7 +28,10 @@ impl<'v> Planner<'v> {
             }
         }
         for (key, endpoint) in &self.view.network_endpoints {
-            if endpoint.spec.kind == EndpointKind::Node && !wanted.contains(key) && self.is_settled(&endpoint.metadata)
+            if endpoint.spec.kind == EndpointKind::Node
+                && !wanted.contains(key)
+                && !self.is_unreadable(Kind::Node, "", &endpoint.spec.node_name)
+                && self.is_settled(&endpoint.metadata)
             {
                 self.delete(endpoint);
             }

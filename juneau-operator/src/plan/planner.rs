@@ -112,6 +112,12 @@ impl<'v> Planner<'v> {
         }
     }
 
+    /// Whether an object exists of which no more is known: it cannot be decoded.
+    pub(super) fn is_unreadable(&self, kind: Kind, namespace: &str, name: &str) -> bool {
+        // Nearly always there is none.
+        !self.view.undecodable.is_empty() && self.view.undecodable.contains(&(kind, ObjectName::new(namespace, name)))
+    }
+
     pub(super) fn is_touched(&self, kind: Kind, name: &ObjectName) -> bool {
         // An owned key is what the set's lookup needs; this is asked for a few objects only.
         self.touched.contains(&(kind, name.clone()))

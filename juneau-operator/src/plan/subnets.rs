@@ -184,6 +184,7 @@ impl<'v> Planner<'v> {
             let mut subnets = owners(&pool.metadata).iter().filter(|owner| owner.kind == Kind::Subnet.as_str());
             let gone = subnets.any(|owner| {
                 self.view.subnets.get(&owner.name).is_none_or(|subnet| uid(&subnet.metadata) != owner.uid)
+                    && !self.is_unreadable(Kind::Subnet, "", &owner.name)
             });
             if gone && self.is_settled(&pool.metadata) {
                 self.delete(pool);

@@ -63,7 +63,8 @@ impl<'v> Planner<'v> {
             return;
         }
         let of_gone_vpc = owners(&table.metadata).iter().any(|owner| owner.kind == Kind::Vpc.as_str())
-            && vpc.is_none_or(|vpc| is_leftover(&table.metadata, &vpc.metadata));
+            && vpc.is_none_or(|vpc| is_leftover(&table.metadata, &vpc.metadata))
+            && !self.is_unreadable(Kind::Vpc, "", &table.spec.vpc);
         if of_gone_vpc && self.is_settled(&table.metadata) {
             self.delete(table);
             return;

@@ -45,6 +45,8 @@ pub struct View {
     pub retaining: BTreeSet<Retaining>,
     /// When things were seen. Without it the timestamps of the objects count, as where only one clock ever writes.
     pub sightings: Option<Sightings>,
+    /// Objects that exist and cannot be decoded. What depends on one of them is neither given away nor removed.
+    pub undecodable: BTreeSet<(Kind, ObjectName)>,
 }
 
 impl View {

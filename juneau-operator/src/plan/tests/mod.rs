@@ -8,6 +8,7 @@ mod pods;
 mod random;
 mod routes;
 mod scale;
+mod unreadable;
 
 use super::{Change, Config, Notice, plan};
 use crate::sink::{Objects, Refusal};
