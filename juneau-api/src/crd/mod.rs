@@ -18,7 +18,7 @@ pub use validate::{ValidateError, Violation, validate};
 use crate::kinds;
 use constraint::Constraint;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
 
@@ -80,8 +80,22 @@ fn definition<K: CustomResourceExt>(constraints: Vec<Constraint>) -> Result<Cust
         for constraint in &constraints {
             constraint.apply(schema)?;
         }
+        may_say_nothing(schema);
     }
     Ok(definition)
+}
+
+/// A spec that need not say anything may be absent. Server-side apply makes an empty one null when the object was applied
+/// by the client before; a server fills in what has a default in the place of a null, and refuses it otherwise.
+fn may_say_nothing(schema: &mut JSONSchemaProps) {
+    let spec = schema.properties.as_mut().and_then(|properties| properties.get_mut("spec"));
+    let needs = |spec: &JSONSchemaProps| {
+        let fields = spec.required.as_ref().is_some_and(|fields| !fields.is_empty());
+        fields || spec.x_kubernetes_validations.as_ref().is_some_and(|rules| !rules.is_empty())
+    };
+    if let Some(spec) = spec.filter(|spec| !needs(spec)) {
+        spec.default = Some(JSON(serde_json::json!({})));
+    }
 }
 
 /// What the derived shape says in a way that API servers warn of or that reads badly: number formats of Rust, and

@@ -111,6 +111,10 @@ fn object(schema: &Value, fields: &serde_json::Map<String, Value>, path: &str, f
     }
     for (name, value) in fields {
         let of_field = schema["properties"].get(name);
+        // A server puts the default in its place.
+        if value.is_null() && of_field.is_some_and(|field| field.get("default").is_some()) {
+            continue;
+        }
         if let Some(schema) = of_field.or_else(|| schema.get("additionalProperties").filter(|s| s.is_object())) {
             check(schema, value, &below(name), found);
         }

@@ -96,6 +96,11 @@ fn objects_are_listed_with_their_columns() {
     let text = succeed(&control_plane, &["get", "vpc,subnet,iface", "-A"], "");
     assert!(text.contains("shown-a") && text.contains("10.0.1.0/24"), "{text}");
     assert!(text.contains("CIDR") && text.contains("VPC"), "{text}");
+    // By every short name, the added `nic` among them.
+    for name in ["nic", "iface", "interface", "nwiface", "nwinterface", "nwep"] {
+        let said = kubectl(&control_plane, &["get", name, "-A"], "");
+        assert!(said.status.success(), "{name}: {}", String::from_utf8_lossy(&said.stderr));
+    }
     for manifest in [subnet, vpc] {
         succeed(&control_plane, &["delete", "-f", "-"], manifest);
     }
