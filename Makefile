@@ -44,8 +44,8 @@ test-long: ## what takes too long for every day: long forms of tests, packages b
 	JUNEAU_LONG=1 JUNEAU_DIFFERENTIAL_SECONDS=600 $(CARGO) test -p juneau-bpf --no-fail-fast \
 		--test scale --test package --test differential
 	@tools/preflight.sh kubernetes
-	JUNEAU_LONG=1 $(CARGO) test --workspace --no-fail-fast --test kubernetes_chaos --test kubernetes_faults \
-		-- --include-ignored --nocapture
+	JUNEAU_LONG=1 $(CARGO) test --workspace --no-fail-fast --test kubernetes --test kubernetes_chaos \
+		--test kubernetes_faults -- --include-ignored --nocapture
 	@$(MAKE) mutants
 
 test-kernels: ## the BPF programs' tests on kernels 6.1 and 6.12 in QEMU, and on this one (root)
