@@ -16,12 +16,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Who the agent is among those that write to an object.
 const MANAGER: &str = "juneau-agent";
 /// First and longest pause after a write that failed.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// A refusal is told when it has stood so long: watches of two kinds are not in step, so that an endpoint may be seen
+/// before its NetworkInterface or its Pod is.
+const SETTLE: Duration = Duration::from_secs(2);
 
 /// So many different things are remembered as said.
 const RECORDERS: usize = 256;
@@ -74,8 +78,8 @@ impl Writer {
     pub(super) fn start(client: Client, node: String) -> Self {
         let (wanted, receiver) = watch::channel(Wanted::default());
         let reporter = Reporter { controller: MANAGER.to_owned(), instance: Some(node) };
-        let (recorders, attached, cleared, refused) = Default::default();
-        let teller = Teller { client, reporter, recorders, attached, cleared, refused };
+        let (recorders, attached, cleared, seen, refused) = Default::default();
+        let teller = Teller { client, reporter, recorders, attached, cleared, seen, refused };
         Self { wanted, task: tokio::spawn(teller.run(receiver)) }
     }
 
@@ -153,6 +157,8 @@ struct Teller {
     attached: BTreeMap<String, Told>,
     /// What it took back, and may still be seen to say.
     cleared: BTreeMap<String, Left>,
+    /// Refusals, and since when.
+    seen: BTreeMap<String, (Refusal, Instant)>,
     /// Which Events it took.
     refused: BTreeMap<String, Refusal>,
 }
@@ -163,18 +169,26 @@ impl Teller {
         loop {
             let now = wanted.borrow_and_update().clone();
             let done = self.tell(&now).await;
-            if done {
-                pause = PAUSE.0;
-                if wanted.changed().await.is_err() {
-                    return;
+            let due = self.due();
+            let again = async {
+                match (done, due) {
+                    (false, _) => sleep(pause).await,
+                    (true, Some(due)) => sleep_until(due).await,
+                    (true, None) => std::future::pending().await,
                 }
-            } else {
-                tokio::select! {
-                    changed = wanted.changed() => if changed.is_err() { return },
-                    () = sleep(pause) => pause = (pause * 2).min(PAUSE.1),
-                }
+            };
+            tokio::select! {
+                changed = wanted.changed() => if changed.is_err() { return },
+                () = again => {}
             }
+            pause = if done { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
         }
+    }
+
+    /// When the next refusal has stood long enough.
+    fn due(&self) -> Option<Instant> {
+        let open = self.seen.iter().filter(|(name, (refusal, _))| self.refused.get(*name) != Some(refusal));
+        open.map(|(_, (_, since))| *since + SETTLE).min()
     }
 
     /// Whether the server knows everything now.
@@ -204,8 +218,11 @@ impl Teller {
             }
         }
         self.refused.retain(|name, _| wanted.refused.contains_key(name));
+        self.seen.retain(|name, (refusal, _)| wanted.refused.get(name) == Some(refusal));
+        let now = Instant::now();
         for (name, refusal) in &wanted.refused {
-            if self.refused.get(name) != Some(refusal) {
+            let (_, since) = self.seen.entry(name.clone()).or_insert_with(|| (refusal.clone(), now));
+            if *since + SETTLE <= now && self.refused.get(name) != Some(refusal) {
                 done &= self.refuse(name, refusal).await;
             }
         }

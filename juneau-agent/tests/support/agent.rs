@@ -94,6 +94,22 @@ impl Node {
         Agent { node: self, child: Some(child) }
     }
 
+    /// An agent that reads an API server.
+    pub fn start_at(&self, kubeconfig: &Path) -> Agent<'_> {
+        let with_manifests = self.command();
+        let mut command = Command::new(with_manifests.get_program());
+        let mut arguments = with_manifests.get_args();
+        while let Some(argument) = arguments.next() {
+            if argument == "--manifests" {
+                arguments.next();
+                command.arg("--kubeconfig").arg(kubeconfig);
+            } else {
+                command.arg(argument);
+            }
+        }
+        Agent { node: self, child: Some(command.stdin(Stdio::null()).spawn().unwrap()) }
+    }
+
     /// An agent in the namespaces of another thread.
     pub fn start_in(&self, place: &Pod) -> Agent<'_> {
         let mut command = self.command();

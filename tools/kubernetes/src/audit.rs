@@ -44,6 +44,8 @@ pub struct AuditEvent {
     pub user_agent: String,
     /// When the server received the request, by its clock.
     pub received: Timestamp,
+    /// Path and query of the request.
+    pub uri: String,
 }
 
 impl AuditEvent {
@@ -99,7 +101,7 @@ impl AuditLog {
             serde_json::from_str(line).map_err(|source| Error::Audit { path: self.path.clone(), source })?;
         let object = event.object_ref.unwrap_or_default();
         let resource = match (object.resource.is_empty(), object.subresource.is_empty()) {
-            (true, _) => event.request_uri,
+            (true, _) => event.request_uri.clone(),
             (false, true) => object.resource,
             (false, false) => format!("{}/{}", object.resource, object.subresource),
         };
@@ -113,6 +115,7 @@ impl AuditLog {
             forbidden: event.annotations.get("authorization.k8s.io/decision").is_some_and(|word| word == "forbid"),
             user_agent: event.user_agent,
             received: event.request_received_timestamp.0,
+            uri: event.request_uri,
         })
     }
 

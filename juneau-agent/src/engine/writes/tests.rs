@@ -132,6 +132,9 @@ async fn an_endpoint_that_is_refused_gets_one_event_for_each_reason() {
         let refusal = Refusal { uid: "0123".into(), why: why.to_owned() };
         writer.set(Wanted { refused: [("red/a.eth0".to_owned(), refusal)].into(), ..Wanted::default() });
     };
+    // What comes in the wrong order is no reason to complain.
+    refuse("its Pod does not exist; make it");
+    tokio::time::sleep(Duration::from_secs(1)).await;
     refuse("its Pod is another; mend it");
     let (method, _, event) = requests.recv().await.unwrap();
     assert_eq!((method, &event["note"]), (Method::POST, &json!("its Pod is another; mend it")));
