@@ -46,11 +46,12 @@ pub fn optional_address(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "0" { Ok(None) } else { address(text).map(Some) }
 }
 
-/// Answers requests until `stop` says so or its sender is gone. With `tls` over TLS.
+/// Answers requests until `stop` says so or its sender is gone. With `tls` over TLS; HTTP/2 only with `http2`.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     tls: Option<Arc<ServerConfig>>,
+    http2: bool,
     mut stop: watch::Receiver<bool>,
 ) {
     let acceptor = tls.map(TlsAcceptor::from);
@@ -70,9 +71,9 @@ pub async fn serve(
                 let (router, acceptor, stop) = (router.clone(), acceptor.clone(), stop.clone());
                 connections.spawn(async move {
                     match acceptor {
-                        None => answer(stream, router, stop).await,
+                        None => answer(stream, router, http2, stop).await,
                         Some(acceptor) => match timeout(PATIENCE, acceptor.accept(stream)).await {
-                            Ok(Ok(stream)) => answer(stream, router, stop).await,
+                            Ok(Ok(stream)) => answer(stream, router, http2, stop).await,
                             Ok(Err(error)) => tracing::debug!(%error, "TLS handshake"),
                             Err(_) => tracing::debug!("a TLS handshake did not end"),
                         },
@@ -95,9 +96,13 @@ pub async fn serve(
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     router: Router,
+    http2: bool,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut builder = Builder::new(TokioExecutor::new());
+    if !http2 {
+        builder = builder.http1_only();
+    }
     builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(Duration::from_secs(30)));
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));

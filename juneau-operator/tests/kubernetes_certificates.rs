@@ -96,7 +96,8 @@ async fn serve(port: u16, bundle: &Bundle) -> tokio::task::JoinHandle<()> {
     let (sender, stop) = tokio::sync::watch::channel(false);
     tokio::spawn(async move {
         let _held = sender;
-        juneau_operator::http::serve(listener, router, Some(Arc::new(tls(resolver).unwrap())), stop).await;
+        juneau_operator::http::serve(listener, router, Some(Arc::new(tls(resolver, false).unwrap())), false, stop)
+            .await;
     })
 }
 

@@ -120,20 +120,30 @@ async fn nothing_is_answered_before_everything_was_read() {
 }
 
 /// Asks for the health of what listens there, trusting what `bundle` says.
-async fn over_tls(port: u16, bundle: &Bundle) -> Result<String, std::io::Error> {
+/// A client that trusts a certificate's authority and offers these protocols.
+async fn tls_client(
+    port: u16,
+    bundle: &Bundle,
+    protocols: &[&str],
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, std::io::Error> {
     let mut roots = rustls::RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(bundle.authorities.as_bytes()) {
         roots.add(authority.unwrap()).unwrap();
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
     let stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let name = ServerName::try_from("127.0.0.1").unwrap();
-    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+async fn over_tls(port: u16, bundle: &Bundle) -> Result<String, std::io::Error> {
+    let mut stream = tls_client(port, bundle, &[]).await?;
     let body = question("Vpc", "red", json!({})).to_string();
     let length = body.len();
     let head = format!("POST {VPC} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
@@ -153,9 +163,14 @@ async fn a_certificate_is_replaced_while_the_webhook_listens() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let (stop, stopped) = watch::channel(false);
-    let config = Arc::new(tls(Arc::clone(&resolver)).unwrap());
-    let server =
-        tokio::spawn(juneau_operator::http::serve(listener, router(admission(&synced())), Some(config), stopped));
+    let config = Arc::new(tls(Arc::clone(&resolver), false).unwrap());
+    let server = tokio::spawn(juneau_operator::http::serve(
+        listener,
+        router(admission(&synced())),
+        Some(config),
+        false,
+        stopped,
+    ));
 
     assert!(over_tls(port, &old).await.is_err(), "nothing is served yet");
     resolver.serve(old.clone()).unwrap();
@@ -177,4 +192,29 @@ async fn a_certificate_is_replaced_while_the_webhook_listens() {
     tokio::time::timeout(Duration::from_secs(5), server).await.unwrap().unwrap();
     drop(silent);
     assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err());
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_when_it_is_asked_for_and_only_then() {
+    let bundle = Bundle::make(&["127.0.0.1".to_owned()].into(), SystemTime::now(), None).unwrap();
+    for (http2, agreed) in [(false, "http/1.1"), (true, "h2")] {
+        let resolver = Arc::new(Resolver::default());
+        resolver.serve(bundle.clone()).unwrap();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (_stop, stopped) = watch::channel(false);
+        let config = Arc::new(tls(resolver, http2).unwrap());
+        let router = router(admission(&synced()));
+        tokio::spawn(juneau_operator::http::serve(listener, router, Some(config), http2, stopped));
+        let stream = tls_client(port, &bundle, &["h2", "http/1.1"]).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(agreed.as_bytes()));
+        assert_eq!(tls_client(port, &bundle, &["h2"]).await.is_ok(), http2);
+        assert!(over_tls(port, &bundle).await.unwrap().starts_with("HTTP/1.1 200"));
+        // Without a handshake that says so: the first bytes of HTTP/2 on a connection that agreed on nothing.
+        let mut stream = tls_client(port, &bundle, &[]).await.unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let mut first = [0; 9];
+        let heard = stream.read_exact(&mut first).await.is_ok() && first[3] == 4;
+        assert_eq!(heard, http2, "settings");
+    }
 }

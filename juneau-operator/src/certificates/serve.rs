@@ -34,17 +34,20 @@ impl ResolvesServerCert for Resolver {
     }
 }
 
-/// A TLS server that asks `resolver` at each handshake.
+/// A TLS server that asks `resolver` at each handshake, and speaks HTTP/2 if it is told to.
 ///
 /// # Errors
 /// Never with the ciphers that come with this program.
-pub fn tls(resolver: Arc<Resolver>) -> Result<ServerConfig, CertificateError> {
+pub fn tls(resolver: Arc<Resolver>, http2: bool) -> Result<ServerConfig, CertificateError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| CertificateError::Read(error.to_string()))?
         .with_no_client_auth()
         .with_cert_resolver(resolver);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    if http2 {
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+    }
     Ok(config)
 }

@@ -39,7 +39,9 @@ impl Planner<'_> {
             let spec = VpcSpec { service: Some(service), ..VpcSpec::default() };
             self.create(Vpc::new(names::DEFAULT, spec));
         }
-        if !self.view.subnets.contains_key(names::DEFAULT) {
+        // The Subnet comes when its Vpc is seen. Watches of two kinds are not in step: made together, the Subnet might be
+        // seen first, and be complained about.
+        if self.view.vpcs.contains_key(names::DEFAULT) && !self.view.subnets.contains_key(names::DEFAULT) {
             let spec = SubnetSpec {
                 vpc: names::DEFAULT.to_owned(),
                 cidr: self.config.default_subnet_cidr.trunc().to_string(),

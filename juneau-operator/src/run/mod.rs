@@ -84,12 +84,12 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         Some(_) => Ok(()),
         None => Err("the webhook has no certificate yet".to_owned()),
     });
-    part(&mut parts, "health", http::serve(health, router_of_health, None, stop.clone()));
+    part(&mut parts, "health", http::serve(health, router_of_health, None, false, stop.clone()));
     if let Some(address) = options.metrics_bind_address.0 {
         let listener = listen("--metrics-bind-address", address).await?;
         let (metrics, state, leadership) = (metrics.clone(), Arc::clone(&state), leadership.clone());
         let router = http::metrics(metrics, move |metrics| metrics.look(leadership.borrow().is_leader(), &state));
-        part(&mut parts, "metrics", http::serve(listener, router, None, stop.clone()));
+        part(&mut parts, "metrics", http::serve(listener, router, None, false, stop.clone()));
     }
     for kind in rights::WATCHED {
         let task = watch::watch(client.clone(), kind, patience, Arc::clone(&state), metrics.watches.clone());
@@ -108,7 +108,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
     };
     part(&mut parts, "certificates", keeper.run(stop.clone()));
     let webhook = listen("--webhook-bind-address", options.webhook_bind_address).await?;
-    let tls = Arc::new(tls(resolver)?);
+    let tls = Arc::new(tls(resolver, options.enable_http2)?);
 
     let identity = format!("{}_{}", options.pod_name, unique());
     let mut until_stopped = stop.clone();
@@ -118,7 +118,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
     };
     let (tell_config, config) = channel(config);
     let admission = Admission { state: Arc::clone(&state), config: config.clone(), counts: metrics.admission.clone() };
-    part(&mut parts, "webhook", http::serve(webhook, router(admission), Some(tls), stop.clone()));
+    part(&mut parts, "webhook", http::serve(webhook, router(admission), Some(tls), options.enable_http2, stop.clone()));
     let follow = options.service_cluster_ip_range.is_none().then(|| client.clone());
     part(&mut endless, "Service ranges", async move {
         if let Some(client) = follow {

@@ -8,9 +8,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Flags that mean something at an API server only.
-const AT_A_SERVER: [&str; 8] = [
+const AT_A_SERVER: [&str; 9] = [
     "kubeconfig",
     "leader_elect",
+    "enable_http2",
     "webhook_bind_address",
     "webhook_hosts",
     "webhook_ca_secret_name",
@@ -68,6 +69,10 @@ pub struct Options {
     /// which as delivered names 127.0.0.1: each API server asks the replica beside it.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9443", value_parser = address)]
     pub webhook_bind_address: SocketAddr,
+    /// Speak HTTP/2, too. Without it, HTTP/1.1 only, which is all that an API server needs of a webhook.
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true")]
+    pub enable_http2: bool,
     /// Further name or address under which API servers reach the webhook; may be given several times.
     #[arg(long = "webhook-host", value_name = "HOST")]
     pub webhook_hosts: Vec<String>,

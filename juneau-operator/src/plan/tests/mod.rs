@@ -278,6 +278,18 @@ fn an_empty_cluster_gets_the_default_network_and_the_pools() {
 }
 
 #[test]
+fn the_default_subnet_is_made_when_its_vpc_is_seen_and_nothing_is_complained_about() {
+    let mut cluster = Cluster::new();
+    assert_eq!(cluster.notices(), []);
+    assert!(cluster.step() > 0);
+    assert!(cluster.exists(Kind::Vpc, "default") && !cluster.exists(Kind::Subnet, "default"));
+    assert_eq!(cluster.notices(), []);
+    assert!(cluster.step() > 0);
+    assert!(cluster.exists(Kind::Subnet, "default"));
+    assert_eq!(cluster.notices(), []);
+}
+
+#[test]
 fn what_users_made_of_the_default_network_stays() {
     let mut cluster = Cluster::new();
     cluster.put(json!({"apiVersion": JUNEAU, "kind": "Vpc", "metadata": {"name": "default"}, "spec": {}}));
