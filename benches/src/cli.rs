@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::agent;
 use crate::cpu;
 use crate::error::{Context, Error, Result};
+use crate::kubernetes;
 use crate::load::{self, Load};
 use crate::measure::MEASURES;
 use crate::namespace::Fabric;
@@ -33,6 +34,8 @@ enum Command {
     Run(Run),
     /// Print the names of all measures.
     List,
+    /// Measure operator and agents on a Kubernetes API server, print the table, and write the summary.
+    Kubernetes(Kubernetes),
     /// Serve loads until the standard input ends (started by `run`).
     #[command(hide = true)]
     Serve {
@@ -42,6 +45,12 @@ enum Command {
     /// Be the node daemon (started by `run`).
     #[command(hide = true, disable_help_flag = true)]
     Agent {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Be the operator (started by `kubernetes`).
+    #[command(hide = true, disable_help_flag = true)]
+    Operator {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -83,6 +92,16 @@ struct Run {
     output: PathBuf,
 }
 
+#[derive(Debug, Args)]
+struct Kubernetes {
+    /// Fewer Pods and no large cluster: two minutes, for a first impression.
+    #[arg(long)]
+    quick: bool,
+    /// Directory of the summary.
+    #[arg(long, default_value = "target/bench/kubernetes")]
+    output: PathBuf,
+}
+
 impl Cli {
     /// Does what the command line says.
     ///
@@ -97,16 +116,19 @@ impl Cli {
                 load::serve()
             }
             Command::Agent { arguments } => {
-                // Whoever started it holds the other end of its input, and nothing else tells that he is gone.
-                std::thread::spawn(|| {
-                    let _ = io::copy(&mut io::stdin(), &mut io::sink());
-                    std::process::exit(0);
-                });
+                end_with_input();
                 let arguments = std::iter::once(OsString::from("juneau-agent")).chain(arguments);
                 // It has its own exit status, and ends by a signal.
                 let _ = juneau_agent::cli::main(juneau_agent::cli::Cli::parse_from(arguments));
                 Ok(())
             }
+            Command::Operator { arguments } => {
+                end_with_input();
+                let arguments = std::iter::once(OsString::from("juneau-operator")).chain(arguments);
+                let _ = juneau_operator::cli::main(juneau_operator::cli::Cli::parse_from(arguments));
+                Ok(())
+            }
+            Command::Kubernetes(kubernetes) => kubernetes.run(),
             Command::Sweep { cgroup } => agent::sweep(&cgroup),
             Command::Load { load, host, milliseconds, cpu } => {
                 cpu::pin(cpu)?;
@@ -115,6 +137,23 @@ impl Cli {
                     .map_err(|error| Error::Io { what: "writing the outcome".into(), source: error.into() })
             }
         }
+    }
+}
+
+/// Ends the process when its input does: whoever started it holds the other end, and nothing else tells that he is gone.
+fn end_with_input() {
+    std::thread::spawn(|| {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        std::process::exit(0);
+    });
+}
+
+impl Kubernetes {
+    fn run(self) -> Result<()> {
+        mount_pins()?;
+        let rows = kubernetes::run(&Fabric::new()?, self.quick)?;
+        report::print(&rows, io::stdout())?;
+        report::write_summary(&rows, &self.output)
     }
 }
 

@@ -9,10 +9,10 @@ use std::num::NonZeroI32;
 use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_setaffinity};
-use nix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 
 /// A process whose time is read from outside.
 pub type ProcessId = NonZeroI32;
@@ -43,6 +43,33 @@ pub fn own_time() -> Result<Duration> {
 pub fn thread_time() -> Result<Duration> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).context("reading the thread's time")?;
     Ok(Duration::from(time))
+}
+
+/// Processor time of all threads of another process so far, those that ended included.
+///
+/// # Errors
+/// [`crate::error::Error::Io`] when there is no such process.
+pub fn process_time(process: u32) -> Result<Duration> {
+    let what = || format!("processor time of process {process}");
+    let clock = clock_getcpuclockid(Pid::from_raw(process.cast_signed())).context(what())?;
+    Ok(Duration::from(clock_gettime(clock).context(what())?))
+}
+
+/// Bytes of memory that a process has in use.
+///
+/// # Errors
+/// [`crate::error::Error::Io`] when there is no such process.
+pub fn resident(process: u32) -> Result<u64> {
+    let path = format!("/proc/{process}/status");
+    let status = fs::read_to_string(&path).context(format!("reading {path}"))?;
+    parse_resident(&status).ok_or_else(|| Error::Missing(format!("VmRSS in {path}")))
+}
+
+/// `VmRSS` of `/proc/PID/status`, in kibibytes there.
+fn parse_resident(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes << 10)
 }
 
 /// Sum of the processor time of these processes so far; one that ended counts as nothing. Exact for processes that
@@ -107,6 +134,13 @@ mod tests {
     }
 
     #[test]
+    fn resident_memory() {
+        assert_eq!(parse_resident("Name:\tx\nVmHWM:\t  9 kB\nVmRSS:\t  2048 kB\n"), Some(2 << 20));
+        assert_eq!(parse_resident("Name:\tx\n"), None);
+        assert!(resident(std::process::id()).is_ok_and(|bytes| bytes > 1 << 16));
+    }
+
+    #[test]
     fn udp_counters() {
         let text = "Tcp: InSegs\nTcp: 5\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\n\
                     Udp: 7 1 3 9 3\nUdpLite: InDatagrams\nUdpLite: 100\n";
@@ -122,5 +156,6 @@ mod tests {
             x = std::hint::black_box(x ^ i);
         }
         assert!(own_time().is_ok_and(|t| t.as_nanos() > before), "{x}");
+        assert!(process_time(std::process::id()).is_ok_and(|t| t.as_nanos() > before));
     }
 }

@@ -69,6 +69,17 @@ pub enum Error {
         /// Their answer.
         source: juneau_core::tables::TableError,
     },
+    /// A control plane for the benchmarks.
+    #[error("control plane: {0}")]
+    ControlPlane(#[from] juneau_controlplane::Error),
+    /// A request to the API server.
+    #[error("{what}: {source}")]
+    Api {
+        /// What was being done.
+        what: String,
+        /// The server's answer, or why there was none.
+        source: Box<kube::Error>,
+    },
     /// Packets took another way through our data path than the one that is measured.
     #[error("the figures of our path do not count: {0}")]
     NotOurs(String),
@@ -110,6 +121,12 @@ impl<T> Context<T> for std::result::Result<T, rtnetlink::Error> {
 impl<T> Context<T> for libbpf_rs::Result<T> {
     fn context(self, what: impl Into<String>) -> Result<T> {
         self.map_err(|source| Error::Bpf { what: what.into(), source })
+    }
+}
+
+impl<T> Context<T> for kube::Result<T> {
+    fn context(self, what: impl Into<String>) -> Result<T> {
+        self.map_err(|source| Error::Api { what: what.into(), source: Box::new(source) })
     }
 }
 

@@ -21,6 +21,16 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     }
 }
 
+/// The value that `part` of all (0.99 of them, say) do not exceed; `None` of nothing.
+#[must_use]
+pub fn percentile(values: impl IntoIterator<Item = f64>, part: f64) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    // The nearest rank: no value that was not measured.
+    let rank = (sorted.len() as f64 * part).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
 /// The median over the rounds of `figure / base`, of the rounds that have both.
 #[must_use]
 pub fn median_ratio(figure: &Series, base: &Series) -> Option<f64> {
@@ -58,6 +68,16 @@ mod tests {
         assert_eq!(median([4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median([7.0]), Some(7.0));
         assert_eq!(median([]), None);
+    }
+
+    #[test]
+    fn percentiles_are_values_that_were_measured() {
+        let hundred = || (1..=100).map(f64::from);
+        assert_eq!(percentile(hundred(), 0.99), Some(99.0));
+        assert_eq!(percentile(hundred(), 0.5), Some(50.0));
+        assert_eq!(percentile(hundred(), 1.0), Some(100.0));
+        assert_eq!(percentile([7.0], 0.99), Some(7.0));
+        assert_eq!(percentile([], 0.99), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::agent;
 use crate::error::Result;
 use crate::namespace::Fabric;
+use crate::plan;
 use crate::programs::{in_path, scale, timing, two_cpus};
 use crate::report::Row;
 use crate::rounds::Effort;
@@ -24,4 +25,5 @@ pub const SUITES: &[Suite] = &[
     Suite { names: &scale::NAMES, run: scale::run },
     Suite { names: &tables::NAMES, run: tables::run },
     Suite { names: &agent::NAMES, run: agent::run },
+    Suite { names: &plan::NAMES, run: plan::run },
 ];

@@ -1,6 +1,7 @@
 //! The daemon at the size of a large cluster: how much memory stays in use, and how long a change takes from a manifest
 //! to the kernel.
 
+mod cgroup;
 mod manifests;
 mod process;
 
@@ -18,8 +19,9 @@ use crate::report::{Bound, Row};
 use crate::rounds::Effort;
 use crate::statistics::median;
 
+pub use cgroup::sweep;
+pub(crate) use cgroup::{Cgroup, SELF};
 use process::Agent;
-pub use process::sweep;
 
 const MEMORY: &str = "agent, resident, 10 000 endpoints and 100 VPCs";
 const CHANGE: &str = "an attached Pod's change, manifest to map, at that size";
