@@ -5,7 +5,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LAB := $(TARGET_DIR)/debug/juneau-lab
 
-.PHONY: help lab lab-kubernetes check down build plugin test test-kubernetes test-long test-kernels mutants bench audit
+.PHONY: help lab lab-kubernetes check down build plugin test test-kubernetes test-long test-kernels mutants bench bench-kubernetes audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -60,6 +60,11 @@ mutants: ## plant faults in the data path and see that the differential test fin
 bench: ## whole paths and programs against other data paths (root); ARGS=--quick, or names of measures
 	@tools/preflight.sh build
 	$(CARGO) run --release -p juneau-benches -- run $(ARGS)
+
+bench-kubernetes: ## operator and agents on a real Kubernetes API server (root); ARGS=--quick
+	@tools/preflight.sh kubernetes
+	@$(CARGO) build -p juneau-lab
+	$(CARGO) run --release -p juneau-benches -- kubernetes --lab $(LAB) $(ARGS)
 
 audit: ## licences, advisories and bans of all dependencies (needs cargo-deny)
 	$(CARGO) deny check

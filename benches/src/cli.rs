@@ -97,6 +97,9 @@ struct Kubernetes {
     /// Fewer Pods and no large cluster: two minutes, for a first impression.
     #[arg(long)]
     quick: bool,
+    /// The lab's program, whose start is measured as well.
+    #[arg(long, value_name = "PROGRAM")]
+    lab: Option<PathBuf>,
     /// Directory of the summary.
     #[arg(long, default_value = "target/bench/kubernetes")]
     output: PathBuf,
@@ -151,7 +154,7 @@ fn end_with_input() {
 impl Kubernetes {
     fn run(self) -> Result<()> {
         mount_pins()?;
-        let rows = kubernetes::run(&Fabric::new()?, self.quick)?;
+        let rows = kubernetes::run(&Fabric::new()?, self.quick, self.lab.as_deref())?;
         report::print(&rows, io::stdout())?;
         report::write_summary(&rows, &self.output)
     }

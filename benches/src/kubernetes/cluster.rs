@@ -20,7 +20,6 @@ use super::daemon::{self, Daemon};
 use crate::agent::Cgroup;
 use crate::error::{Context, Error, Result};
 use crate::namespace::{End, Fabric, Namespace};
-use crate::report::progress;
 
 /// The nodes that exist; more may be made that are but objects.
 pub(super) const NODES: [&str; 2] = ["node-a", "node-b"];
@@ -52,7 +51,7 @@ struct Node {
 
 impl Cluster {
     /// Starts API server and etcd, and applies what `deploy/` holds.
-    pub(super) fn new(fabric: &Fabric) -> Result<Self> {
+    pub(super) fn new(fabric: &Fabric, programs: &Programs) -> Result<Self> {
         const NONE: Option<&str> = None;
         mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), NONE).context("mounting a tmpfs")?;
         let server = fabric.namespace()?;
@@ -66,9 +65,8 @@ impl Cluster {
         server.bridge("underlay", 1500, &NODES)?;
         server.address("underlay", SERVER, 24)?;
 
-        let programs = Programs::find_or_build(&mut |line| progress(line))?;
         let network = Network::Namespace { namespace: server.path(), address: SERVER };
-        let control_plane = ControlPlane::start(&programs, &Options::default().network(network))?;
+        let control_plane = ControlPlane::start(programs, &Options::default().network(network))?;
         let definitions = juneau_operator::crds().map_err(Error::Missing)?;
         apply(&control_plane, &definitions)?;
         kubectl(&control_plane, &["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"], "")?;

@@ -2,11 +2,14 @@
 
 mod cluster;
 mod daemon;
+mod lab;
 mod pods;
 
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use juneau_controlplane::Programs;
 use serde_json::json;
 
 use crate::error::{Error, Result};
@@ -33,26 +36,38 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// After the last endpoint is ready, until everybody has come to rest.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// Pods of the load, and seconds of idleness.
+/// How much is done.
 struct Effort {
+    /// Pods of the load.
     pods: usize,
+    /// How long it is watched how nothing happens.
     idle: Duration,
+    /// Labs that are brought up.
+    labs: usize,
+    /// Whether there is a large cluster.
     large: bool,
 }
 
-/// Takes the figures.
+/// Takes the figures; that of the lab with the lab's program.
 ///
 /// # Errors
 /// When something does not start, or an endpoint does not become ready.
-pub fn run(fabric: &Fabric, quick: bool) -> Result<Vec<Row>> {
+pub fn run(fabric: &Fabric, quick: bool, program: Option<&Path>) -> Result<Vec<Row>> {
     let effort = if quick {
-        Effort { pods: 200, idle: Duration::from_secs(30), large: false }
+        Effort { pods: 200, idle: Duration::from_secs(30), labs: 1, large: false }
     } else {
-        Effort { pods: 600, idle: Duration::from_secs(60), large: true }
+        Effort { pods: 600, idle: Duration::from_secs(60), labs: 3, large: true }
     };
+    // The programs of Kubernetes may have to be built.
+    let programs = Programs::find_or_build(&mut |line| progress(line))?;
+    let mut rows = Vec::new();
+    if let Some(program) = program {
+        rows.push(lab::run(program, effort.labs)?);
+    }
     progress("kubernetes: API server, operator, two nodes");
-    let cluster = Cluster::new(fabric)?;
-    cluster.run(|inside| measure(fabric, inside, &effort))
+    let cluster = Cluster::new(fabric, &programs)?;
+    rows.extend(cluster.run(|inside| measure(fabric, inside, &effort))?);
+    Ok(rows)
 }
 
 fn measure(fabric: &Fabric, inside: &Inside<'_>, effort: &Effort) -> Result<Vec<Row>> {

@@ -126,9 +126,8 @@ pub(super) async fn start(client: &Client, pods: &[Pod], pace: Option<Duration>)
     let mut next = waiting.next();
     while next.is_some() || !running.is_empty() {
         let tick = async {
-            match &mut ticks {
-                Some(ticks) => drop(ticks.tick().await),
-                None => {}
+            if let Some(ticks) = &mut ticks {
+                ticks.tick().await;
             }
         };
         let free = pace.is_some() || running.len() < SIDE_BY_SIDE;
