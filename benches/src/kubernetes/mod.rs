@@ -75,7 +75,6 @@ fn measure(fabric: &Fabric, inside: &Inside<'_>, effort: &Effort) -> Result<Vec<
     let operator = inside.operator()?;
     let mut rows = Vec::new();
     let mut endpoints = runtime.block_on(async {
-        pods::await_subnets(client, Duration::from_secs(60)).await?;
         for vpc in 0..VPCS {
             pods::network(client, &format!("vpc-{vpc}"), (SUBNETS + VPCS - 1 - vpc) / VPCS).await?;
         }

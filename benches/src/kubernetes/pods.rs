@@ -117,6 +117,18 @@ pub(super) async fn create(client: &Client, path: &str, object: &Value) -> Resul
     client.request::<IgnoredAny>(request).await.context(format!("POST {path}")).map(drop)
 }
 
+/// Makes an object that the webhook is asked about: the server refuses it until the operator answers there.
+async fn create_admitted(client: &Client, path: &str, object: &Value) -> Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let begun = Instant::now();
+    loop {
+        match create(client, path, object).await {
+            Err(_) if begun.elapsed() < PATIENCE => tokio::time::sleep(Duration::from_millis(50)).await,
+            done => return done,
+        }
+    }
+}
+
 /// Makes Pods, one at each tick of `pace`, or as fast as the server takes them; when each was answered.
 pub(super) async fn start(client: &Client, pods: &[Pod], pace: Option<Duration>) -> Result<Vec<(String, Instant)>> {
     let mut made = Vec::with_capacity(pods.len());
@@ -165,11 +177,11 @@ pub(super) async fn network(client: &Client, name: &str, subnets: usize) -> Resu
     let account = core("ServiceAccount", json!({"name": "default"}));
     create(client, &format!("/api/v1/namespaces/{name}/serviceaccounts"), &account).await?;
     let vpc = ours("Vpc", name, json!({"allowedNamespaces": {"matchLabels": {"tenant": name}}}));
-    create(client, "/apis/juneau.loutres.me/v1alpha1/vpcs", &vpc).await?;
+    create_admitted(client, "/apis/juneau.loutres.me/v1alpha1/vpcs", &vpc).await?;
     for number in 0..subnets {
         let spec = json!({"vpc": name, "cidr": format!("10.0.{number}.0/24")});
         let subnet = ours("Subnet", &subnet_name(name, number), spec);
-        create(client, "/apis/juneau.loutres.me/v1alpha1/subnets", &subnet).await?;
+        create_admitted(client, "/apis/juneau.loutres.me/v1alpha1/subnets", &subnet).await?;
     }
     Ok(())
 }
