@@ -149,6 +149,7 @@ impl Cluster {
             name: name.into(),
             netns: pod.path(),
             container_id: format!("benchmark-{name}"),
+            ..Sandbox::default()
         };
         let attached: std::result::Result<Attached, CallError> =
             call(&daemon::socket(node.name), &Method::Attach(sandbox), Duration::from_secs(20));
