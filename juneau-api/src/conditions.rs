@@ -85,6 +85,24 @@ pub fn set_ready(
     set(conditions, READY, status.into(), reason, message, generation, now)
 }
 
+/// Whether [`set`] would change nothing. It copies nothing either, so it is for those who look often and change seldom.
+#[must_use]
+pub fn is_set(
+    conditions: &[Condition],
+    kind: &str,
+    status: Status,
+    reason: &str,
+    message: &str,
+    generation: Option<i64>,
+) -> bool {
+    find(conditions, kind).is_some_and(|known| {
+        known.status == status.as_str()
+            && known.reason == reason
+            && known.message == cut(message)
+            && known.observed_generation == generation
+    })
+}
+
 /// The condition of this type.
 #[must_use]
 pub fn find<'c>(conditions: &'c [Condition], kind: &str) -> Option<&'c Condition> {
@@ -128,6 +146,15 @@ mod tests {
         assert!(set_ready(&mut conditions, false, "NotReady", "waits", Some(1), &first));
         assert_eq!(conditions[0].last_transition_time, first);
         assert!(!set_ready(&mut conditions, false, "NotReady", "waits", Some(1), &second), "nothing changed");
+        let is_set = |status, reason, message, generation| {
+            super::is_set(&conditions, READY, status, reason, message, generation)
+        };
+        assert!(is_set(Status::False, "NotReady", "waits", Some(1)));
+        assert!(!is_set(Status::True, "NotReady", "waits", Some(1)));
+        assert!(!is_set(Status::False, "Ready", "waits", Some(1)));
+        assert!(!is_set(Status::False, "NotReady", "", Some(1)));
+        assert!(!is_set(Status::False, "NotReady", "waits", Some(2)));
+        assert!(!super::is_set(&[], READY, Status::False, "NotReady", "waits", Some(1)));
         assert!(set_ready(&mut conditions, false, "NotReady", "waits more", Some(1), &second));
         assert!(set_ready(&mut conditions, false, "NotReady", "waits more", Some(2), &second));
         assert!(set_ready(&mut conditions, false, "ReconcileFailed", "waits more", Some(2), &second));

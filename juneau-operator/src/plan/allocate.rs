@@ -4,7 +4,7 @@
 //! two operators one succeeds. A claim's value is that of the lease that names it; once it is in the claim's status it
 //! stays. What an object is given is what the status of its claim holds.
 
-use super::planner::{Planner, later, name, uid};
+use super::planner::{FastMap, Planner, later, name, uid};
 use super::pool::{self, Free};
 use crate::view::{Kind, Retaining};
 use core::net::{IpAddr, Ipv4Addr};
@@ -69,7 +69,7 @@ impl Failure {
 }
 
 /// What became of all claims, by their uids.
-pub(super) type Allocations<'v> = HashMap<&'v str, Allocation>;
+pub(super) type Allocations<'v> = FastMap<&'v str, Allocation>;
 
 /// A pool as far as it is needed to hand out its values.
 struct Stock<'v> {
@@ -95,7 +95,7 @@ impl<'v> Planner<'v> {
     /// Hands out values, and takes back what nobody has any more.
     pub(super) fn allocate(&mut self) -> Allocations<'v> {
         let view = self.view;
-        let mut allocations = Allocations::with_capacity(view.claims.len());
+        let mut allocations = Allocations::with_capacity_and_hasher(view.claims.len(), Default::default());
         let mut waiting = Vec::new();
         for claim in view.claims.values() {
             if let Some(allocation) = self.settled(claim) {
@@ -134,13 +134,20 @@ impl<'v> Planner<'v> {
     fn resource(&self, claim: &AllocationClaim) -> Option<&'v ObjectMeta> {
         let resource = &claim.spec.resource_ref;
         let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == resource.kind)?;
-        let name = ObjectName::new(resource.namespace.clone().unwrap_or_default(), resource.name.as_str());
         let metadata = match kind {
-            Kind::Vpc => self.view.vpcs.get(&name.name).map(|object| &object.metadata),
-            Kind::Subnet => self.view.subnets.get(&name.name).map(|object| &object.metadata),
-            Kind::RouteTable => self.view.route_tables.get(&name.name).map(|object| &object.metadata),
-            Kind::NetworkInterface => self.view.network_interfaces.get(&name).map(|object| &object.metadata),
-            Kind::Node => self.view.nodes.get(&name.name).map(|object| &object.metadata),
+            Kind::Vpc => self.view.vpcs.get(&resource.name).map(|object| &object.metadata),
+            Kind::Subnet => self.view.subnets.get(&resource.name).map(|object| &object.metadata),
+            Kind::RouteTable => self.view.route_tables.get(&resource.name).map(|object| &object.metadata),
+            Kind::Node => self.view.nodes.get(&resource.name).map(|object| &object.metadata),
+            // There are many of these.
+            Kind::NetworkInterface => {
+                let nic = self.index.interfaces.get(resource.uid.as_deref()?);
+                nic.map(|nic| &nic.metadata).filter(|metadata| {
+                    name(metadata) == resource.name
+                        && metadata.namespace.as_deref().unwrap_or_default()
+                            == resource.namespace.as_deref().unwrap_or_default()
+                })
+            }
             _ => None,
         };
         metadata.filter(|metadata| metadata.uid.is_some() && metadata.uid == resource.uid)
@@ -173,6 +180,9 @@ impl<'v> Planner<'v> {
 
     /// A claim that has its value, or a lease that says what it will be.
     fn settled(&mut self, claim: &'v Arc<AllocationClaim>) -> Option<Allocation> {
+        if let Some(value) = self.at_rest(claim) {
+            return Some(Allocation::Value(value));
+        }
         let held = self.index.leases.get(uid(&claim.metadata)).cloned().unwrap_or_default();
         let said = claim.status.as_ref().and_then(|status| status.value.as_ref());
         let Some(value) = said.and_then(pool::number) else {
@@ -211,6 +221,25 @@ impl<'v> Planner<'v> {
         status.phase = Some(ClaimPhase::Allocated);
         self.claim_status(claim, &mut status, true, reason::ALLOCATED, "");
         Some(Allocation::Value(value))
+    }
+
+    /// The value of a claim about which all is said and done: nearly every one.
+    fn at_rest(&self, claim: &AllocationClaim) -> Option<u32> {
+        let status = claim.status.as_ref()?;
+        let value = status.value.as_ref().and_then(pool::number)?;
+        let [lease] = self.index.leases.get(uid(&claim.metadata))?.as_slice() else { return None };
+        let generation = claim.metadata.generation;
+        let is_said = status.phase == Some(ClaimPhase::Allocated)
+            && status.observed_generation == generation
+            && conditions::is_set(
+                &status.conditions,
+                conditions::READY,
+                conditions::Status::True,
+                reason::ALLOCATED,
+                "",
+                generation,
+            );
+        (is_said && pool::number(&lease.spec.value) == Some(value)).then_some(value)
     }
 
     fn claim_status(

@@ -3,9 +3,9 @@
 use super::allocate::{Allocation, Allocations, Failure};
 use super::claim::Want;
 use super::networks::{self, Networks};
-use super::planner::{Planner, has_finalizer, is_owned_by, object_name, owner, set_finalizer, uid};
+use super::planner::{FastSet, Planner, has_finalizer, is_owned_by, object_name, owner, set_finalizer, uid};
 use super::pods::pod_target;
-use super::{Target, mac};
+use super::{Target, mac, text};
 use crate::view::{Kind, Object};
 use core::net::Ipv4Addr;
 use ipnet::Ipv4Net;
@@ -15,7 +15,7 @@ use juneau_api::kinds::{
 };
 use juneau_api::view::ObjectName;
 use juneau_api::{access, annotations, conditions, names};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Finalizer of a NetworkInterface: it stays until its endpoint and its claim are gone.
@@ -29,24 +29,35 @@ type Obstacle = (InterfacePhase, &'static str, String);
 impl<'v> Planner<'v> {
     pub(super) fn interfaces(
         &mut self,
-        kept: &HashSet<&'v ObjectName>,
+        kept: &FastSet<&'v ObjectName>,
         networks: &Networks<'v>,
         allocations: &Allocations<'v>,
     ) {
+        // An endpoint has its interface's name, and both are in that order.
+        let mut endpoints = self.view.network_endpoints.iter().peekable();
+        let mut left_over = Vec::new();
         for (key, nic) in &self.view.network_interfaces {
+            let mut endpoint = None;
+            while let Some((name, found)) = endpoints.next_if(|(name, _)| *name <= key) {
+                if name == key {
+                    endpoint = Some(found);
+                } else {
+                    left_over.push((name, found));
+                }
+            }
             if nic.metadata.deletion_timestamp.is_some() {
-                self.take_down(key, nic);
+                self.take_down(nic, endpoint);
             } else if kept.contains(key) {
-                self.interface(key, nic, networks, allocations);
+                self.interface(key, nic, endpoint, networks, allocations);
             } else if !self.is_unreadable(Kind::Pod, &key.namespace, &nic.spec.pod_ref.name)
                 && self.is_settled(&nic.metadata)
             {
                 self.delete(nic);
             }
         }
-        for (key, endpoint) in &self.view.network_endpoints {
+        left_over.extend(endpoints);
+        for (key, endpoint) in left_over {
             if endpoint.spec.kind == EndpointKind::Pod
-                && !self.view.network_interfaces.contains_key(key)
                 && !self.is_unreadable(Kind::NetworkInterface, &key.namespace, &key.name)
                 && self.is_settled(&endpoint.metadata)
             {
@@ -56,8 +67,8 @@ impl<'v> Planner<'v> {
     }
 
     /// The end of an interface: first what carries packets, then the address, then the interface.
-    fn take_down(&mut self, key: &ObjectName, nic: &'v Arc<NetworkInterface>) {
-        if let Some(endpoint) = self.view.network_endpoints.get(key)
+    fn take_down(&mut self, nic: &'v Arc<NetworkInterface>, endpoint: Option<&'v Arc<NetworkEndpoint>>) {
+        if let Some(endpoint) = endpoint
             && is_of(endpoint, nic)
         {
             self.delete(endpoint);
@@ -79,6 +90,7 @@ impl<'v> Planner<'v> {
         &mut self,
         key: &'v ObjectName,
         nic: &'v Arc<NetworkInterface>,
+        endpoint: Option<&'v Arc<NetworkEndpoint>>,
         networks: &Networks<'v>,
         allocations: &Allocations<'v>,
     ) {
@@ -89,7 +101,7 @@ impl<'v> Planner<'v> {
         }
         match self.address(key, nic, networks, allocations) {
             Ok(Some((address, prefix))) => {
-                if self.endpoint(key, nic, address, prefix) {
+                if self.endpoint(key, nic, endpoint, address, prefix) {
                     self.interface_ready(key, nic, address, prefix);
                 }
             }
@@ -119,12 +131,12 @@ impl<'v> Planner<'v> {
             }
             return Err(failed(reason::SUBNET_NOT_FOUND, format!("Subnet/{subnet_name} does not exist")));
         };
-        let has_claim = self.index.claims.contains_key(&(uid(&nic.metadata), names::Attribute::Address.as_str()));
+        let claim = self.index.claims.get(&(uid(&nic.metadata), names::Attribute::Address.as_str())).copied();
         let Some(prefix) = networks.subnets.get(subnet_name).copied() else {
             let why = networks.refused.get(subnet_name).map(|(_, why)| why.as_str()).unwrap_or_default();
             return Err(waits(format!("Subnet/{subnet_name} is not in force: {why}")));
         };
-        if subnet.metadata.deletion_timestamp.is_some() && !has_claim {
+        if subnet.metadata.deletion_timestamp.is_some() && claim.is_none() {
             return Err(waits(format!("Subnet/{subnet_name} is being deleted")));
         }
         let has_address = nic.status.as_ref().is_some_and(|status| status.address.is_some());
@@ -137,25 +149,26 @@ impl<'v> Planner<'v> {
         }
         let requested = nic.spec.address.as_deref().map(|text| requested(text, prefix, subnet_name)).transpose();
         let requested = requested.map_err(|message| failed(reason::INVALID_REQUESTED_IP, message))?;
-        if !has_claim {
+        let allocation = if let Some(claim) = claim {
+            allocations.get(uid(&claim.metadata)).cloned().unwrap_or(Allocation::Pending)
+        } else {
             self.is_network_ready(subnet, allocations).map_err(waits)?;
-        }
-        let (identity, is_stable) = self.identity(key, nic);
-        let retain = self.config.retain.as_secs();
-        let pool = names::subnet_pool(subnet_name);
-        let want = Want {
-            kind: Kind::NetworkInterface,
-            metadata: &nic.metadata,
-            owner: names::Owner::NetworkInterface { namespace: &key.namespace, name: &key.name },
-            attribute: names::Attribute::Address,
-            pool: &pool,
+            let (identity, is_stable) = self.identity(key, nic);
+            let retain = self.config.retain.as_secs();
+            let want = Want {
+                kind: Kind::NetworkInterface,
+                metadata: &nic.metadata,
+                owner: names::Owner::NetworkInterface { namespace: &key.namespace, name: &key.name },
+                attribute: names::Attribute::Address,
+                pool: &names::subnet_pool(subnet_name),
+            };
+            self.claim(allocations, &want, |claim| {
+                claim.requested_ip = requested.map(|address| address.to_string());
+                claim.release_after = is_stable.then(|| format!("{retain}s"));
+                claim.reuse_key = identity;
+                claim.retain_while.clone_from(&nic.spec.retain_while);
+            })
         };
-        let allocation = self.claim(allocations, &want, |claim| {
-            claim.requested_ip = requested.map(|address| address.to_string());
-            claim.release_after = is_stable.then(|| format!("{retain}s"));
-            claim.reuse_key = identity;
-            claim.retain_while.clone_from(&nic.spec.retain_while);
-        });
         match allocation {
             Allocation::Value(value) => Ok(Some((Ipv4Addr::from_bits(value), prefix))),
             Allocation::Pending => Ok(None),
@@ -216,25 +229,31 @@ impl<'v> Planner<'v> {
     }
 
     /// Makes the endpoint, or puts it right; whether it is there.
-    fn endpoint(&mut self, key: &ObjectName, nic: &NetworkInterface, address: Ipv4Addr, prefix: Ipv4Net) -> bool {
-        let pod_ref = EndpointPodRef {
-            name: nic.spec.pod_ref.name.clone(),
-            interface: nic.spec.pod_ref.interface.clone(),
-            uid: nic.spec.pod_ref.uid.clone(),
+    fn endpoint(
+        &mut self,
+        key: &ObjectName,
+        nic: &NetworkInterface,
+        endpoint: Option<&'v Arc<NetworkEndpoint>>,
+        address: Ipv4Addr,
+        prefix: Ipv4Net,
+    ) -> bool {
+        let of = &nic.spec.pod_ref;
+        let mac = mac::derive(&[&of.uid, &of.interface]);
+        let wanted = |mac| NetworkEndpointSpec {
+            kind: EndpointKind::Pod,
+            node_name: nic.spec.node_name.clone(),
+            subnet: nic.spec.subnet.clone(),
+            address: Some(format!("{address}/{}", prefix.prefix_len())),
+            mac_address: Some(mac),
+            pod_ref: Some(EndpointPodRef {
+                name: of.name.clone(),
+                interface: of.interface.clone(),
+                uid: of.uid.clone(),
+            }),
+            ..NetworkEndpointSpec::default()
         };
-        let text = format!("{address}/{}", prefix.prefix_len());
-        let mac = mac::derive(&[&pod_ref.uid, &pod_ref.interface]);
-        let Some(endpoint) = self.view.network_endpoints.get(key) else {
-            let spec = NetworkEndpointSpec {
-                kind: EndpointKind::Pod,
-                node_name: nic.spec.node_name.clone(),
-                subnet: nic.spec.subnet.clone(),
-                address: Some(text),
-                mac_address: Some(mac),
-                pod_ref: Some(pod_ref),
-                ..NetworkEndpointSpec::default()
-            };
-            let mut endpoint = NetworkEndpoint::new(&key.name, spec);
+        let Some(endpoint) = endpoint else {
+            let mut endpoint = NetworkEndpoint::new(&key.name, wanted(mac));
             endpoint.metadata.namespace = Some(key.namespace.clone());
             endpoint.metadata.owner_references = Some(vec![owner(Kind::NetworkInterface, &nic.metadata)]);
             self.create(endpoint);
@@ -243,7 +262,7 @@ impl<'v> Planner<'v> {
         if endpoint.metadata.deletion_timestamp.is_some() {
             return false;
         }
-        if endpoint.spec.pod_ref.as_ref().is_none_or(|of| of.uid != pod_ref.uid) {
+        if !is_of(endpoint, nic) {
             if self.is_settled(&endpoint.metadata) {
                 self.warn(
                     Target::of(&Object::NetworkEndpoint(Arc::clone(endpoint))),
@@ -260,9 +279,9 @@ impl<'v> Planner<'v> {
             && spec.subnet == nic.spec.subnet
             && spec.l2_network.is_none()
             && spec.external_network.is_none()
-            && spec.address.as_ref() == Some(&text)
+            && spec.address.as_deref().is_some_and(|text| is_address(text, address, prefix))
             && spec.mac_address.as_ref() == Some(&mac)
-            && spec.pod_ref.as_ref() == Some(&pod_ref);
+            && spec.pod_ref.as_ref().is_some_and(|pod| pod.name == of.name && pod.interface == of.interface);
         if is_right {
             self.endpoint_status(endpoint);
             return true;
@@ -273,23 +292,19 @@ impl<'v> Planner<'v> {
             format!("its node, network or address is not that of NetworkInterface/{key}; it is put right"),
         );
         let mut endpoint = NetworkEndpoint::clone(endpoint);
-        endpoint.spec = NetworkEndpointSpec {
-            kind: EndpointKind::Pod,
-            node_name: nic.spec.node_name.clone(),
-            subnet: nic.spec.subnet.clone(),
-            address: Some(text),
-            mac_address: Some(mac),
-            pod_ref: Some(pod_ref),
-            ..NetworkEndpointSpec::default()
-        };
+        endpoint.spec = wanted(mac);
         self.spec(endpoint);
         false
     }
 
     pub(super) fn endpoint_status(&mut self, endpoint: &Arc<NetworkEndpoint>) {
-        let mut status = endpoint.status.clone().unwrap_or_default();
         let node = self.view.nodes.get(&endpoint.spec.node_name);
-        status.node_ip = node.and_then(|node| node.internal_ips.first().cloned());
+        let node_ip = node.and_then(|node| node.internal_ips.first());
+        if node_ip.is_some() && says_ready(endpoint, node_ip) {
+            return;
+        }
+        let mut status = endpoint.status.clone().unwrap_or_default();
+        status.node_ip = node_ip.cloned();
         let (reason, message) = match (node, &status.node_ip) {
             (Some(_), Some(_)) => (reason::RECONCILE_SUCCEEDED, String::new()),
             (Some(_), None) => (reason::NOT_READY, format!("Node/{} has no InternalIP", endpoint.spec.node_name)),
@@ -309,9 +324,13 @@ impl<'v> Planner<'v> {
 
     fn interface_ready(&mut self, key: &ObjectName, nic: &Arc<NetworkInterface>, address: Ipv4Addr, prefix: Ipv4Net) {
         let claim = self.index.claims.get(&(uid(&nic.metadata), names::Attribute::Address.as_str()));
+        let claim = claim.and_then(|claim| claim.metadata.name.as_ref());
+        if says_allocated(nic, claim, address, prefix) {
+            return;
+        }
         let mut status = nic.status.clone().unwrap_or_default();
         status.phase = Some(InterfacePhase::Ready);
-        status.allocation_claim = claim.and_then(|claim| claim.metadata.name.clone());
+        status.allocation_claim = claim.cloned();
         status.address = Some(format!("{address}/{}", prefix.prefix_len()));
         status.routes = if nic.spec.pod_ref.interface == annotations::PRIMARY {
             let gw = Some(networks::gateway(prefix).to_string());
@@ -359,6 +378,42 @@ impl<'v> Planner<'v> {
             self.warn(pod_target(pod), reason, format!("interface {}: {message}", nic.spec.pod_ref.interface));
         }
     }
+}
+
+/// Whether an endpoint's status says that it is ready and that its node has this address, as all do but a few.
+fn says_ready(endpoint: &NetworkEndpoint, node_ip: Option<&String>) -> bool {
+    let Some(status) = &endpoint.status else { return false };
+    let (ready, generation) = (conditions::READY, status.observed_generation);
+    status.node_ip.as_ref() == node_ip
+        && conditions::is_set(&status.conditions, ready, true.into(), reason::RECONCILE_SUCCEEDED, "", generation)
+}
+
+/// Whether an interface's status says already what it would be told once it has this address.
+fn says_allocated(nic: &NetworkInterface, claim: Option<&String>, address: Ipv4Addr, prefix: Ipv4Net) -> bool {
+    let Some(status) = &nic.status else { return false };
+    let generation = nic.metadata.generation;
+    let is_set = |kind, reason| conditions::is_set(&status.conditions, kind, true.into(), reason, "", generation);
+    let has_routes = match status.routes.as_slice() {
+        [] => nic.spec.pod_ref.interface != annotations::PRIMARY,
+        [InterfaceRoute { dst, gw: Some(gw), on_link: false, table: None }] => {
+            nic.spec.pod_ref.interface == annotations::PRIMARY
+                && dst == "0.0.0.0/0"
+                && text::is(gw, format_args!("{}", networks::gateway(prefix)))
+        }
+        _ => false,
+    };
+    has_routes
+        && status.phase == Some(InterfacePhase::Ready)
+        && status.allocation_claim.as_ref() == claim
+        && status.address.as_deref().is_some_and(|text| is_address(text, address, prefix))
+        && status.rules.is_empty()
+        && status.observed_generation == generation
+        && is_set(conditions::ALLOCATED, reason::ALLOCATION_SUCCEEDED)
+        && is_set(conditions::READY, reason::RECONCILE_SUCCEEDED)
+}
+
+fn is_address(text: &str, address: Ipv4Addr, prefix: Ipv4Net) -> bool {
+    text::is(text, format_args!("{address}/{}", prefix.prefix_len()))
 }
 
 /// Whether an endpoint is of this very interface.

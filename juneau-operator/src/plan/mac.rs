@@ -16,7 +16,8 @@ pub(super) fn derive(parts: &[&str]) -> String {
         *byte = *random;
     }
     bytes[0] = (bytes[0] & 0xfc) | 0x02;
-    bytes.map(|byte| format!("{byte:02x}")).join(":")
+    let [a, b, c, d, e, f] = bytes;
+    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
 }
 
 /// Whether a text is the address of one interface.

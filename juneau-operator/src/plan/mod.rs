@@ -21,6 +21,7 @@ mod pods;
 mod pool;
 mod subnets;
 mod tables;
+mod text;
 mod vpcs;
 
 pub use allocate::REUSE_KEY;

@@ -10,6 +10,12 @@ use k8s_openapi::jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+/// A map for what is looked up for each of ten thousand objects. Keys are uids and names, which the API server gives or
+/// has checked; the hash is seeded anew in each process.
+pub(super) type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+/// The same as a set.
+pub(super) type FastSet<K> = HashSet<K, foldhash::fast::RandomState>;
+
 /// A plan in the making.
 pub(super) struct Planner<'v> {
     pub(super) view: &'v View,
@@ -23,17 +29,19 @@ pub(super) struct Planner<'v> {
 /// What is looked up often.
 pub(super) struct Index<'v> {
     /// Claims by the uid of the object that they are for and their attribute.
-    pub(super) claims: HashMap<(&'v str, &'v str), &'v Arc<kinds::AllocationClaim>>,
+    pub(super) claims: FastMap<(&'v str, &'v str), &'v Arc<kinds::AllocationClaim>>,
     /// Claims by uid.
-    pub(super) claim_uids: HashMap<&'v str, &'v Arc<kinds::AllocationClaim>>,
+    pub(super) claim_uids: FastMap<&'v str, &'v Arc<kinds::AllocationClaim>>,
     /// Leases by the uid of the claim that holds them, in the order of their values.
-    pub(super) leases: HashMap<&'v str, Vec<&'v Arc<kinds::AllocationLease>>>,
+    pub(super) leases: FastMap<&'v str, Vec<&'v Arc<kinds::AllocationLease>>>,
+    /// Interfaces by uid.
+    pub(super) interfaces: FastMap<&'v str, &'v Arc<kinds::NetworkInterface>>,
 }
 
 impl<'v> Index<'v> {
     fn new(view: &'v View) -> Self {
-        let mut claims = HashMap::with_capacity(view.claims.len());
-        let mut claim_uids = HashMap::with_capacity(view.claims.len());
+        let mut claims = FastMap::with_capacity_and_hasher(view.claims.len(), Default::default());
+        let mut claim_uids = FastMap::with_capacity_and_hasher(view.claims.len(), Default::default());
         for claim in view.claims.values() {
             if let Some(uid) = &claim.spec.resource_ref.uid {
                 claims.insert((uid.as_str(), claim.spec.attribute.as_str()), claim);
@@ -42,7 +50,8 @@ impl<'v> Index<'v> {
                 claim_uids.insert(uid.as_str(), claim);
             }
         }
-        let mut leases: HashMap<&str, Vec<_>> = HashMap::with_capacity(view.leases.len());
+        let mut leases: FastMap<&str, Vec<_>> =
+            FastMap::with_capacity_and_hasher(view.leases.len(), Default::default());
         for lease in view.leases.values() {
             if let Some(uid) = &lease.spec.claim_ref.uid {
                 leases.entry(uid.as_str()).or_default().push(lease);
@@ -51,7 +60,9 @@ impl<'v> Index<'v> {
         for leases in leases.values_mut().filter(|leases| leases.len() > 1) {
             leases.sort_by_key(|lease| super::pool::number(&lease.spec.value));
         }
-        Self { claims, claim_uids, leases }
+        let interfaces = view.network_interfaces.values();
+        let interfaces = interfaces.filter_map(|nic| Some((nic.metadata.uid.as_deref()?, nic))).collect();
+        Self { claims, claim_uids, leases, interfaces }
     }
 }
 

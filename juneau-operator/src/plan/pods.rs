@@ -1,14 +1,14 @@
 //! Pods: the interfaces that each one asks for.
 
-use super::planner::{Planner, uid};
-use super::{Target, interfaces};
+use super::planner::{FastSet, Planner, uid};
+use super::{Target, interfaces, text};
 use crate::view::{Kind, Object, Pod};
 use juneau_api::annotations::{self, InterfaceRequest, NetworkRef, Source};
 use juneau_api::kinds::{InterfacePodRef, NetworkInterface, NetworkInterfaceSpec, RetainWhile, reason};
 use juneau_api::names;
 use juneau_api::view::ObjectName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The label of a Pod that runs a virtual machine: the machine's name.
@@ -18,8 +18,8 @@ static NONE: BTreeMap<String, String> = BTreeMap::new();
 
 impl<'v> Planner<'v> {
     /// Makes the interfaces that Pods ask for; those that are there and are asked for.
-    pub(super) fn pods(&mut self) -> HashSet<&'v ObjectName> {
-        let mut kept = HashSet::with_capacity(self.view.network_interfaces.len());
+    pub(super) fn pods(&mut self) -> FastSet<&'v ObjectName> {
+        let mut kept = FastSet::with_capacity_and_hasher(self.view.network_interfaces.len(), Default::default());
         for (key, pod) in &self.view.pods {
             if !pod.host_network
                 && !pod.mirror
@@ -32,7 +32,7 @@ impl<'v> Planner<'v> {
         kept
     }
 
-    fn pod(&mut self, key: &'v ObjectName, pod: &'v Arc<Pod>, node: &str, kept: &mut HashSet<&'v ObjectName>) {
+    fn pod(&mut self, key: &'v ObjectName, pod: &'v Arc<Pod>, node: &str, kept: &mut FastSet<&'v ObjectName>) {
         let namespace = self.view.namespaces.get(&key.namespace);
         let of_namespace = namespace.and_then(|namespace| namespace.metadata.annotations.as_ref());
         let of_pod = pod.metadata.annotations.as_ref().unwrap_or(&NONE);
@@ -85,22 +85,22 @@ fn is_of(nic: &NetworkInterface, pod: &Pod, node: &str) -> bool {
 /// Whether an interface is in the network that the Pod names. One that was made when nobody named one stays where it is:
 /// the annotation of a Namespace is for Pods that come.
 fn is_asked_for(nic: &NetworkInterface, request: &InterfaceRequest) -> bool {
-    if !matches!(request.source, Source::Pod(_)) {
-        return request.address.map(|address| address.to_string()) == nic.spec.address;
-    }
-    let (subnet, l2_network, elastic_ip) = network(&request.network);
-    nic.spec.subnet == subnet
-        && nic.spec.l2_network == l2_network
-        && nic.spec.elastic_ip == elastic_ip
-        && nic.spec.address == request.address.map(|address| address.to_string())
+    let spec = &nic.spec;
+    let is_address = match (request.address, &spec.address) {
+        (Some(address), Some(text)) => text::is(text, format_args!("{address}")),
+        (None, None) => true,
+        _ => false,
+    };
+    let named = (spec.subnet.as_deref(), spec.l2_network.as_deref(), spec.elastic_ip.as_deref());
+    is_address && (!matches!(request.source, Source::Pod(_)) || named == network(&request.network))
 }
 
 /// A network as the three fields of a spec.
-fn network(network: &NetworkRef) -> (Option<String>, Option<String>, Option<String>) {
+fn network(network: &NetworkRef) -> (Option<&str>, Option<&str>, Option<&str>) {
     match network {
-        NetworkRef::Subnet(name) => (Some(name.clone()), None, None),
-        NetworkRef::L2Network(name) => (None, Some(name.clone()), None),
-        NetworkRef::ElasticIp(name) => (None, None, Some(name.clone())),
+        NetworkRef::Subnet(name) => (Some(name), None, None),
+        NetworkRef::L2Network(name) => (None, Some(name), None),
+        NetworkRef::ElasticIp(name) => (None, None, Some(name)),
     }
 }
 
@@ -114,9 +114,9 @@ fn interface(key: &ObjectName, pod: &Pod, node: &str, request: InterfaceRequest)
             interface: request.interface.clone(),
         },
         node_name: node.to_owned(),
-        subnet,
-        l2_network,
-        elastic_ip,
+        subnet: subnet.map(str::to_owned),
+        l2_network: l2_network.map(str::to_owned),
+        elastic_ip: elastic_ip.map(str::to_owned),
         address: request.address.map(|address| address.to_string()),
         security_groups: request.security_groups,
         allocation_identity: machine.map(|machine| format!("vmi.{machine}")),
