@@ -24,7 +24,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// Writes that run side by side.
 const WRITES: usize = 32;
-/// Changes that come within this time are planned together.
+/// After a plan, changes that come within this time are planned together. The first one after a pause is planned at once,
+/// for a Pod's start is a row of writes, and each waits for the plan that knows of the one before.
 const GATHER: Duration = Duration::from_millis(3);
 /// A plan whose writes are not all begun after this is made anew.
 const PLAN_AGE: Duration = Duration::from_millis(200);
@@ -335,7 +336,7 @@ impl Progress {
             return None;
         }
         let gathered = self.dirty.map(|dirty| {
-            let gathered = dirty + GATHER;
+            let gathered = self.planned.map_or(dirty, |planned| dirty.max(planned + GATHER));
             match (self.queue.is_empty(), self.planned) {
                 // Writes of the last plan are still to be begun.
                 (false, Some(planned)) => gathered.max(planned + PLAN_AGE),
