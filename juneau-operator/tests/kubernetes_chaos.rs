@@ -184,7 +184,7 @@ async fn an_operator_that_is_killed_at_random_ends_where_an_undisturbed_one_does
     let mut random = Random::seeded();
     let cluster = Cluster::start(false).await;
     cluster.namespace("red", json!({}));
-    let history = History::follow(&cluster.client);
+    let history = History::follow(&cluster.client).await;
     let begun = Instant::now();
     let creation = create(&cluster, size);
     let chaos = async {
@@ -278,7 +278,7 @@ async fn two_operators_of_which_one_is_paused_give_nothing_out_twice() {
         if is_long() { (10, Duration::from_secs(60), 15) } else { (2, Duration::from_secs(6), 3) };
     let cluster = Cluster::start(false).await;
     cluster.namespace("red", json!({}));
-    let history = History::follow(&cluster.client);
+    let history = History::follow(&cluster.client).await;
     let mut operators = BTreeMap::new();
     for name in ["one", "two"] {
         let arguments = [format!("--lease-duration={lease}"), format!("--pod-name={name}")];
@@ -364,7 +364,7 @@ async fn clocks_hours_apart_make_neither_two_leaders_nor_a_rest_too_short() {
     const REST: Duration = Duration::from_secs(8);
     let cluster = Cluster::start(false).await;
     cluster.namespace("red", json!({}));
-    let history = History::follow(&cluster.client);
+    let history = History::follow(&cluster.client).await;
     let log = cluster.control_plane.audit().from_now().unwrap();
     let (slow, _slow) = with_clock(&cluster, "slow", -3600).await;
     cluster.until("one leads", &[], async |cluster| holder(cluster).await == "slow").await;

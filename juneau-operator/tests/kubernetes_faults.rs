@@ -122,12 +122,13 @@ async fn a_server_that_refuses_everything_is_waited_for() {
 
     for code in [500, 503] {
         // Watches are cut first, so that they are begun anew and refused.
-        let failures = async |rig: &Rig| rig.metric("juneau_operator_watch_failures_total").await;
-        let before = failures(&rig).await;
+        let begun = Instant::now();
         rig.proxy.set(Fault::Cut(Duration::ZERO));
-        while failures(&rig).await < before + 5 {
+        while rig.proxy.since(begun).iter().filter(|asked| asked.is_watch).count() < WATCHES {
+            assert!(begun.elapsed() < Duration::from_secs(20), "watches are not begun anew\n{}", rig.operator.log());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        let failures = async |rig: &Rig| rig.metric("juneau_operator_watch_failures_total").await;
         let before = failures(&rig).await;
         let (asked, log) = rig.while_wrong(Fault::Refuse(code, None), 6).await;
         assert!(asked.len() <= 10 * WATCHES, "{}: {:#?}", asked.len(), counts(&asked));

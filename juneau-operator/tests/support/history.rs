@@ -2,7 +2,7 @@
 //! twice is noticed however short a time it lasted.
 
 use futures::StreamExt as _;
-use kube::api::{Api, DynamicObject};
+use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
 use serde_json::Value;
@@ -67,6 +67,28 @@ impl Seen {
     }
 }
 
+fn all(client: &kube::Client, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("juneau.loutres.me", "v1alpha1", kind));
+    Api::all_with(client.clone(), &resource)
+}
+
+/// Waits until a watch goes on from where a list ended.
+async fn is_kept(client: &kube::Client, kind: &str) {
+    let api = all(client, kind);
+    loop {
+        let version = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+        // The server itself ends it after a second.
+        let mut watch = api.watch(&WatchParams::default().timeout(1), &version).await.unwrap().boxed();
+        let mut forgotten = false;
+        while let Some(event) = watch.next().await {
+            forgotten |= matches!(event.unwrap(), WatchEvent::Error(_));
+        }
+        if !forgotten {
+            return;
+        }
+    }
+}
+
 /// Follows all of them until it is dropped.
 pub struct History {
     seen: Arc<Mutex<Seen>>,
@@ -74,28 +96,26 @@ pub struct History {
 }
 
 impl History {
-    pub fn follow(client: &kube::Client) -> Self {
+    /// Begins when the server keeps the history of all of them: one that has just learned of a kind forgets its first
+    /// versions.
+    pub async fn follow(client: &kube::Client) -> Self {
+        futures::future::join_all(KINDS.map(|kind| is_kept(client, kind))).await;
         let seen = Arc::<Mutex<Seen>>::default();
         let mut watches = JoinSet::new();
         for kind in KINDS {
-            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("juneau.loutres.me", "v1alpha1", kind));
-            let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+            let api = all(client, kind);
             let seen = Arc::clone(&seen);
             watches.spawn(async move {
                 let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
-                let mut any = false;
                 while let Some(event) = events.next().await {
                     let object = |object| serde_json::to_value::<DynamicObject>(object).unwrap();
                     let mut seen = seen.lock().unwrap();
                     match event {
                         Ok(watcher::Event::Apply(new) | watcher::Event::InitApply(new)) => {
-                            any = true;
                             seen.apply(kind, &object(new));
                         }
                         Ok(watcher::Event::Delete(old)) => seen.gone(kind, &object(old)),
                         Ok(watcher::Event::Init | watcher::Event::InitDone) => {}
-                        // A server that has just learned of the kind; nothing was missed.
-                        Err(watcher::Error::WatchError(status)) if status.code == 410 && !any => {}
                         Err(error) => seen.faults.push(format!("the watch of {kind} failed: {error:?}")),
                     }
                 }
