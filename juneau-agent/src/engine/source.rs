@@ -3,6 +3,7 @@
 use super::files::Files;
 use super::writes::Writer;
 use crate::options::{Objects, Options};
+use juneau_api::source::client::{configure, polite};
 use juneau_api::source::directory::{DirectorySource, Snapshot};
 use juneau_api::source::watch::WatchSource;
 use juneau_core::model::Problem;
@@ -10,7 +11,12 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 use tokio::sync::mpsc;
+
+/// A connection to the API server on which nothing was heard for so long is given up. A watch ends by itself before
+/// (kube asks for 290 s), so a shorter one would have all nodes begin their watches again more often.
+const PATIENCE: Duration = Duration::from_secs(295);
 
 /// Objects cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +90,8 @@ impl Source {
             }
             Objects { .. } => Config::incluster()?,
         };
-        let client = Client::try_from(config)?;
+        let name = format!("juneau-agent/{} ({})", env!("CARGO_PKG_VERSION"), options.node);
+        let client = polite(Client::try_from(configure(config, &name, PATIENCE))?);
         let source = WatchSource::start(&client, &options.node, move || {
             // A full channel holds an event already; a closed one has nobody to tell.
             let _ = changes.try_send(());

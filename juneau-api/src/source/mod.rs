@@ -1,5 +1,7 @@
 //! Where a [`View`](crate::view::View) comes from.
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod decode;
 pub mod directory;
 pub mod objects;

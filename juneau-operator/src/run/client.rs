@@ -1,26 +1,9 @@
-//! Clients of the API server, and their manners.
-//!
-//! kube's watcher pauses after an error, but knows nothing of `Retry-After`, begins a watch that ends without an error
-//! again at once, and asks for an expired version for ever when the server says 410 in the head of its answer rather
-//! than in the stream. [`polite`] mends all three for whatever goes through it.
+//! The operator's client of the API server.
 
 use super::{Options, RunError};
-use http::header::{HeaderValue, RETRY_AFTER, USER_AGENT};
-use http::{Method, Request, Response, StatusCode};
-use kube::client::Body;
+use juneau_api::source::client::configure;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::{Value, json};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
-
-/// Watches of one resource that are begun without a pause.
-const BURST: u32 = 5;
-/// Then one each.
-const EVERY: Duration = Duration::from_secs(5);
-/// Longest wait that a server may ask for.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// A client for what the options name.
 ///
@@ -30,7 +13,7 @@ pub async fn client(options: &Options) -> Result<kube::Client, RunError> {
     // Once for the process; a second time is harmless.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let failed = |error: &dyn core::fmt::Display| RunError::Config(error.to_string());
-    let mut config = match &options.kubeconfig {
+    let config = match &options.kubeconfig {
         Some(path) => {
             let file = Kubeconfig::read_from(path).map_err(|error| failed(&error))?;
             kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
@@ -39,126 +22,9 @@ pub async fn client(options: &Options) -> Result<kube::Client, RunError> {
         }
         None => kube::Config::infer().await.map_err(|error| failed(&error))?,
     };
-    config.read_timeout = Some(Duration::from_secs(options.api_server_patience.into()));
-    config.reset_reader_on_write = true;
-    // It would repeat writes behind the planner's back, also after the term in which they were decided.
-    config.default_retry = false;
     // Which replica it was stands in the server's audit log.
     let agent = format!("juneau-operator/{} ({})", env!("CARGO_PKG_VERSION"), options.pod_name);
-    config.headers.push((USER_AGENT, HeaderValue::try_from(agent).map_err(|error| failed(&error))?));
+    let patience = Duration::from_secs(options.api_server_patience.into());
+    let config = configure(config, &agent, patience);
     Ok(kube::Client::try_from(config)?)
 }
-
-/// How long the server asks to be left alone, if it does.
-pub(crate) fn retry_after(head: &http::response::Parts) -> Option<Duration> {
-    if !matches!(head.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-        return None;
-    }
-    let seconds = head.headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse::<u64>().ok()?;
-    (seconds > 0).then(|| Duration::from_secs(seconds).min(LONGEST_WAIT))
-}
-
-/// What is known of the requests for one resource.
-#[derive(Debug, Clone, Copy)]
-struct Lane {
-    /// Not before then, says the server.
-    not_before: Instant,
-    /// When as many watches as [`BURST`] may be begun at once again.
-    full: Instant,
-}
-
-#[derive(Debug, Default)]
-struct Lanes(Mutex<HashMap<String, Lane>>);
-
-impl Lanes {
-    fn change<T>(&self, key: &str, change: impl FnOnce(&mut Lane) -> T) -> T {
-        let now = Instant::now();
-        let mut lanes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        change(lanes.entry(key.to_owned()).or_insert(Lane { not_before: now, full: now }))
-    }
-
-    /// When a request may be sent.
-    fn turn(&self, key: &str, is_watch: bool) -> Instant {
-        let now = Instant::now();
-        self.change(key, |lane| {
-            let mut turn = now.max(lane.not_before);
-            if is_watch {
-                let spare = EVERY * (BURST - 1);
-                turn = turn.max(lane.full.checked_sub(spare).unwrap_or(now));
-                lane.full = lane.full.max(now) + EVERY;
-            }
-            turn
-        })
-    }
-
-    fn pause(&self, key: &str, pause: Duration) {
-        self.change(key, |lane| lane.not_before = lane.not_before.max(Instant::now() + pause));
-    }
-}
-
-/// The resource that a path is about, without namespace and name.
-fn resource(path: &str) -> String {
-    let mut parts = path.trim_matches('/').split('/');
-    let root: Vec<&str> = parts.by_ref().take(if path.starts_with("/api/") { 2 } else { 3 }).collect();
-    let rest: Vec<&str> = parts.collect();
-    let plural = match rest.as_slice() {
-        ["namespaces", _, plural, ..] | [plural, ..] => plural,
-        [] => "",
-    };
-    format!("{}/{plural}", root.join("/"))
-}
-
-fn is_watch(request: &Request<Body>) -> bool {
-    let query = request.uri().query().unwrap_or_default();
-    request.method() == Method::GET && query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1")
-}
-
-/// The same client, which leaves a resource alone for as long as the server asks, begins a watch at most five times at
-/// once and then every 5 s, and takes 410 for what it is wherever it stands.
-#[must_use]
-pub fn polite(client: kube::Client) -> kube::Client {
-    let namespace = client.default_namespace().to_owned();
-    let lanes = Arc::new(Lanes::default());
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let (client, lanes) = (client.clone(), Arc::clone(&lanes));
-        async move {
-            let (key, watch) = (resource(request.uri().path()), is_watch(&request));
-            loop {
-                let turn = lanes.turn(&key, watch);
-                if turn <= Instant::now() {
-                    break;
-                }
-                sleep_until(turn).await;
-                // The place in the row is kept; only a pause that was asked for meanwhile counts again.
-                if lanes.change(&key, |lane| lane.not_before) <= Instant::now() {
-                    break;
-                }
-            }
-            let (head, body) = client.send(request).await?.into_parts();
-            if let Some(pause) = retry_after(&head) {
-                tracing::info!(resource = key, seconds = pause.as_secs(), "the API server asks for a pause");
-                lanes.pause(&key, pause);
-            }
-            if watch && head.status == StatusCode::GONE {
-                let said = body.collect_bytes().await?;
-                return Ok::<_, kube::Error>(in_the_stream(&said));
-            }
-            Ok(Response::from_parts(head, body))
-        }
-    });
-    kube::Client::new(service, namespace)
-}
-
-/// A watch that says that its version is gone.
-fn in_the_stream(said: &[u8]) -> Response<Body> {
-    let status = serde_json::from_slice(said).ok().filter(|status: &Value| status["code"] == 410);
-    let status = status.unwrap_or_else(|| {
-        json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "reason": "Expired",
-               "message": String::from_utf8_lossy(said), "code": 410})
-    });
-    let event = json!({"type": "ERROR", "object": status});
-    Response::new(Body::from(format!("{event}\n").into_bytes()))
-}
-
-#[cfg(test)]
-mod tests;

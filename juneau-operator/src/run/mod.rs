@@ -9,7 +9,7 @@ mod planner;
 mod retain;
 pub(crate) mod watch;
 
-pub use client::{client, polite};
+pub use client::client;
 pub use metrics::Metrics;
 pub use options::{Bind, Options};
 pub use planner::Planner;
@@ -20,6 +20,7 @@ use crate::certificates::{CertificateError, Keeper, Resolver, tls};
 use crate::leader::{ApiStore, LEASE, Leadership, Timing, lead};
 use crate::state::State;
 use crate::{events, http, rights};
+use juneau_api::source::client::polite;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;

@@ -3,6 +3,7 @@
 use crate::state::{Event, State, Undecodable};
 use crate::view::{Kind, Object};
 use futures::StreamExt as _;
+use juneau_api::source::client::watch_seconds;
 use juneau_api::view::ObjectName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ApiResource};
@@ -108,9 +109,7 @@ fn resource(kind: Kind) -> ApiResource {
 
 /// How a watch is asked for, when a connection without a word is given up after `patience`.
 pub(crate) fn config(patience: Duration) -> watcher::Config {
-    // The server itself ends a watch before that, so only one that is dead is given up.
-    let seconds = patience.as_secs() * 4 / 5;
-    watcher::Config::default().page_size(PAGE).timeout(u32::try_from(seconds).unwrap_or(u32::MAX).clamp(1, 290))
+    watcher::Config::default().page_size(PAGE).timeout(watch_seconds(patience))
 }
 
 /// Keeps one kind of a view current, for ever.

@@ -2,9 +2,9 @@
 
 use crate::plan::Change;
 use crate::rights;
-use crate::run::client::{LONGEST_WAIT, retry_after};
 use crate::view::{Kind, Object};
 use http::{Method, Request, StatusCode};
+use juneau_api::source::client::{LONGEST_WAIT, retry_after};
 use kube::client::Body;
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -68,6 +68,16 @@ async fn watches_that_end_at_once_are_begun_at_a_pace() {
     assert!((20..=26).contains(&watches), "{watches}");
 }
 
+#[test]
+fn selected_parts_of_a_resource_wait_on_their_own() {
+    let lane = |text: &str| lane(&text.parse().unwrap());
+    let all = lane("/api/v1/pods?watch=true&resourceVersion=5");
+    assert_eq!(all, lane("/api/v1/pods?limit=500"));
+    let node = lane("/api/v1/pods?&fieldSelector=spec.nodeName%3Da&watch=true");
+    assert_ne!(all, node);
+    assert_ne!(node, lane("/api/v1/pods?&fieldSelector=spec.nodeName%3Db&watch=true"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_expired_version_is_listed_anew_wherever_the_server_says_so() {
     for in_stream in [false, true] {
