@@ -43,6 +43,10 @@ const READ: &[&str] = &["list", "watch"];
 /// The kinds that the operator watches.
 pub const WATCHED: [Kind; Kind::ALL.len()] = Kind::ALL;
 
+/// The kinds of which the operator gets one by its name: those that another object names in a way that admission
+/// refuses when they are missing.
+pub const ASKED: [Kind; 4] = [Kind::Namespace, Kind::Vpc, Kind::Subnet, Kind::RouteTable];
+
 /// The kinds that the operator writes, and how.
 pub const WRITTEN: &[(Kind, &[&str])] = &[
     (Kind::Vpc, &["create", "metadata", "status"]),

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use juneau_operator::admission::REVIEWED;
-use juneau_operator::rights::{OPERATOR, Right, Scope, WATCHED, WRITTEN, of_write};
+use juneau_operator::rights::{ASKED, OPERATOR, Right, Scope, WATCHED, WRITTEN, of_write};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -104,6 +104,10 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
             let resource = kind.plural().to_owned();
             wanted.insert((Scope::Cluster, group(kind.api_version()), resource, String::new(), verb.to_owned()));
         }
+    }
+    for kind in ASKED {
+        let resource = kind.plural().to_owned();
+        wanted.insert((Scope::Cluster, group(kind.api_version()), resource, String::new(), "get".to_owned()));
     }
     for (kind, ways) in WRITTEN {
         for way in *ways {

@@ -2,10 +2,12 @@
 //! VPC. What one object tells by itself stands in its definition (CEL).
 //!
 //! [`review`] is pure: it reads a view, which may be some milliseconds behind the server. A refusal that a newer view
-//! could lift says so ([`Denial::lag`]), and the server around it waits a moment before it is given. The other way
+//! could lift says so ([`Denial::lag`]), and the server around it waits a moment before it is given; one because of an
+//! object that is not in the view names it ([`Denial::missing`]), and the API server is asked for it. The other way
 //! round, two requests at once may both be admitted though they contradict each other; the plan sees both and gives the
 //! older one what both want. Admission tells users early; it is not what keeps tenants apart.
 
+mod ask;
 mod networks;
 mod pods;
 mod server;
@@ -13,8 +15,9 @@ mod server;
 pub use server::{Admission, Counts, Labels, router};
 
 use crate::plan::Config;
-use crate::view::View;
+use crate::view::{Kind, View};
 use ipnet::Ipv4Net;
+use juneau_api::view::ObjectName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -83,17 +86,27 @@ pub struct Denial {
     pub message: String,
     /// What a newer view might show otherwise.
     pub lag: bool,
+    /// The object whose absence from the view is the reason.
+    pub missing: Option<Reference>,
 }
+
+/// One object. Its kind is one of those that may be asked for (`rights::ASKED`), which have no namespace.
+pub type Reference = (Kind, ObjectName);
 
 impl Denial {
     /// A refusal that holds whatever else exists.
     fn firm(message: String) -> Self {
-        Self { message, lag: false }
+        Self { message, lag: false, missing: None }
     }
 
     /// A refusal because of what other objects are or are not.
     fn of_others(message: String) -> Self {
-        Self { message, lag: true }
+        Self { message, lag: true, missing: None }
+    }
+
+    /// A refusal because an object without a namespace is not in the view.
+    fn of_missing(kind: Kind, name: &str, message: String) -> Self {
+        Self { message, lag: true, missing: Some((kind, ObjectName::new("", name))) }
     }
 }
 

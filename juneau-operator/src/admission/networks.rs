@@ -2,7 +2,7 @@
 
 use super::{Denial, Operation, Request, Verdict, Versions, is_deleting, listed, overlap, prefix};
 use crate::plan::Config;
-use crate::view::View;
+use crate::view::{Kind, View};
 use ipnet::Ipv4Net;
 use juneau_api::kinds::{RouteTable, Subnet, ViaType, Vpc};
 use std::sync::Arc;
@@ -27,7 +27,9 @@ const fn has_services(vpc: &Vpc) -> bool {
 /// The Vpc that a Subnet or RouteTable names.
 fn owner<'a>(view: &'a View, what: &str, vpc: &str) -> Result<&'a Arc<Vpc>, Denial> {
     match view.vpcs.get(vpc) {
-        None => Err(Denial::of_others(format!("{what}: Vpc {vpc} does not exist; create it first"))),
+        None => {
+            Err(Denial::of_missing(Kind::Vpc, vpc, format!("{what}: Vpc {vpc} does not exist; create it first")))
+        }
         Some(vpc) if is_deleting(&vpc.metadata) => Err(Denial::of_others(format!(
             "{what}: Vpc {} is being deleted; wait until it is gone and create it anew",
             vpc.own_name()
@@ -128,9 +130,10 @@ pub(super) fn subnet(view: &View, config: &Config, request: &Request) -> Verdict
             ));
         }
         let Some(found) = view.route_tables.get(table) else {
-            return Err(Denial::of_others(format!(
+            let message = format!(
                 "{what}: RouteTable {table} does not exist; create it first, or leave spec.routeTable out for the main one"
-            )));
+            );
+            return Err(Denial::of_missing(Kind::RouteTable, table, message));
         };
         if found.spec.vpc != new.spec.vpc {
             return Err(Denial::of_others(format!(

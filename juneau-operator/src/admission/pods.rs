@@ -2,7 +2,7 @@
 
 use super::{Denial, Operation, Request, Verdict, Versions, is_deleting, prefix};
 use crate::plan::Config;
-use crate::view::View;
+use crate::view::{Kind, View};
 use ipnet::Ipv4Net;
 use juneau_api::access::may_enter;
 use juneau_api::annotations::{
@@ -42,7 +42,7 @@ pub(super) fn pod(view: &View, config: &Config, request: &Request) -> Verdict {
     let namespace = view.namespaces.get(&request.namespace);
     let of_namespace = namespace.and_then(|namespace| namespace.metadata.annotations.as_ref());
     let wanted = interfaces(&pod, of_namespace)
-        .map_err(|error| Denial { message: format!("{what}: {error}"), lag: error.of_namespace })?;
+        .map_err(|error| Denial { message: format!("{what}: {error}"), lag: error.of_namespace, missing: None })?;
     let none = BTreeMap::new();
     let labels = namespace.and_then(|namespace| namespace.metadata.labels.as_ref()).unwrap_or(&none);
     let mut warnings = Vec::new();
@@ -81,21 +81,25 @@ fn enters<'a>(
         if interface.source == Source::Default {
             return Ok(None);
         }
-        return Err(Denial::of_others(format!(
-            "{place}: Subnet {subnet} does not exist; create it first, or name another"
-        )));
+        let message = format!("{place}: Subnet {subnet} does not exist; create it first, or name another");
+        return Err(Denial::of_missing(Kind::Subnet, subnet, message));
     };
     if is_deleting(&found.metadata) {
         return Err(Denial::of_others(format!("{place}: Subnet {subnet} is being deleted; name another")));
     }
     let Some(vpc) = view.vpcs.get(&found.spec.vpc) else {
-        return Err(Denial::of_others(format!(
-            "{place}: Vpc {} of Subnet {subnet} does not exist; create it first",
-            found.spec.vpc
-        )));
+        let message = format!("{place}: Vpc {} of Subnet {subnet} does not exist; create it first", found.spec.vpc);
+        return Err(Denial::of_missing(Kind::Vpc, &found.spec.vpc, message));
     };
-    may_enter(vpc, namespace, labels, config.require_namespace_binding)
-        .map_err(|refused| Denial::of_others(format!("{place}: Subnet {subnet}: {refused}")))?;
+    may_enter(vpc, namespace, labels, config.require_namespace_binding).map_err(|refused| {
+        let message = format!("{place}: Subnet {subnet}: {refused}");
+        // One that was made a moment ago has labels that nobody here has seen.
+        if view.namespaces.contains_key(namespace) {
+            Denial::of_others(message)
+        } else {
+            Denial::of_missing(Kind::Namespace, namespace, message)
+        }
+    })?;
     if let (Some(address), Some(cidr)) = (interface.address, prefix(&found.spec.cidr)) {
         usable(cidr, address).map_err(|why| {
             Denial::of_others(format!("{place}: address {address} {why} of Subnet {subnet} ({cidr}); choose another"))

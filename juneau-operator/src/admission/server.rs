@@ -1,6 +1,7 @@
 //! The HTTP around [`review`].
 
-use super::{Denial, REVIEWED, Request, review};
+use super::ask::{Answer, ask};
+use super::{Denial, REVIEWED, Reference, Request, review};
 use crate::plan::Config;
 use crate::state::State;
 use axum::Router;
@@ -16,11 +17,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 /// Longest body that is read, in bytes. An object is at most 1.5 MiB in etcd, and an update carries two.
 const BODY_LIMIT: usize = 8 << 20;
-/// How long a refusal waits for the view to catch up with what the user did just before.
+/// How long a refusal waits for the view to catch up with what the user did just before, and for what the API server says.
 const PATIENCE: Duration = Duration::from_millis(1000);
 
 /// Labels of the counter of answers.
@@ -36,10 +38,12 @@ pub struct Labels {
 pub type Counts = Family<Labels, Counter>;
 
 /// What answers questions.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Admission {
-    /// What exists.
+    /// What exists, as far as it was seen.
     pub state: Arc<State>,
+    /// Where objects are asked for that were not seen.
+    pub client: kube::Client,
     /// What the plan goes by.
     pub config: watch::Receiver<Arc<Config>>,
     /// Counts answers.
@@ -109,10 +113,13 @@ impl Admission {
         Ok((allowed, json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })))
     }
 
-    /// Reviews, and again as long as a newer view may change a refusal.
+    /// Reviews, and again as long as a newer view, or what the API server says of an object that it lacks, may change a
+    /// refusal.
     async fn verdict(&self, request: &Request) -> Result<Result<Vec<String>, Denial>, Unanswered> {
         let deadline = Instant::now() + PATIENCE;
         let mut changes = self.state.changes();
+        let mut answers: Vec<(Reference, Option<Answer>)> = Vec::new();
+        let mut asking = JoinSet::new();
         loop {
             changes.mark_unchanged();
             if !self.state.is_synced() {
@@ -126,14 +133,62 @@ impl Admission {
                 };
             }
             let config = Arc::clone(&self.config.borrow());
-            match self.state.read(|view| review(view, &config, request)) {
-                Err(denial) if denial.lag => {
-                    if !matches!(timeout_at(deadline, changes.changed()).await, Ok(Ok(()))) {
-                        return Ok(Err(denial));
+            let verdict = self.state.read(|view| {
+                let found = answers.iter().filter_map(|(_, answer)| match answer {
+                    Some(Answer::Found(object)) => Some(object),
+                    _ => None,
+                });
+                let mut lacking = found.filter(|object| view.get(object.kind(), &object.name()).is_none()).peekable();
+                if lacking.peek().is_none() {
+                    return review(view, &config, request);
+                }
+                let mut whole = view.clone();
+                lacking.cloned().for_each(|object| whole.insert(object));
+                review(&whole, &config, request)
+            });
+            let denial = match verdict {
+                Err(denial) if denial.lag => denial,
+                verdict => return Ok(verdict),
+            };
+            if let Some(missing) = &denial.missing {
+                match answers.iter().find(|(asked, _)| asked == missing) {
+                    Some((_, Some(Answer::Absent))) => return Ok(Err(denial)),
+                    Some(_) => {}
+                    None => {
+                        answers.push((missing.clone(), None));
+                        let (client, missing) = (self.client.clone(), missing.clone());
+                        asking.spawn(async move { (ask(&client, &missing).await, missing) });
                     }
                 }
-                verdict => return Ok(verdict),
+            }
+            let changed = async {
+                tokio::select! {
+                    changed = changes.changed() => changed.is_ok(),
+                    Some(Ok((answer, asked))) = asking.join_next() => {
+                        answers.retain(|(reference, _)| *reference != asked);
+                        answers.push((asked, Some(answer)));
+                        true
+                    }
+                }
+            };
+            if timeout_at(deadline, changed).await != Ok(true) {
+                return Ok(Err(unsure(denial, &answers)));
             }
         }
     }
+}
+
+/// The refusal, with why the API server did not say whether the object is missing that it is about.
+fn unsure(mut denial: Denial, answers: &[(Reference, Option<Answer>)]) -> Denial {
+    let asked = |missing: &Reference| answers.iter().find(|(asked, _)| asked == missing).map(|(_, answer)| answer);
+    let why = match denial.missing.as_ref().and_then(asked) {
+        Some(None) => "it did not answer in time",
+        Some(Some(Answer::Unknown(why))) => why,
+        _ => return denial,
+    };
+    denial.message += &format!(
+        " (this is what the operator has seen; the API server could not tell it whether there is more: {why}; if it was \
+         made just now, try again)"
+    );
+    denial
 }

@@ -118,7 +118,12 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         _ = until_stopped.wait_for(|stop| *stop) => return Ok(()),
     };
     let (tell_config, config) = channel(config);
-    let admission = Admission { state: Arc::clone(&state), config: config.clone(), counts: metrics.admission.clone() };
+    let admission = Admission {
+        state: Arc::clone(&state),
+        client: client.clone(),
+        config: config.clone(),
+        counts: metrics.admission.clone(),
+    };
     part(&mut parts, "webhook", http::serve(webhook, router(admission), Some(tls), options.enable_http2, stop.clone()));
     let follow = options.service_cluster_ip_range.is_none().then(|| client.clone());
     part(&mut endless, "Service ranges", async move {
