@@ -123,6 +123,7 @@ mod tests {
             "--webhook-host=h",
             "--health-probe-bind-address=:1",
             "--metrics-bind-address=:1",
+            "--metrics-secure=false",
         ] {
             assert!(parse(&format!("juneau-operator run {flag}")).is_ok(), "{flag}");
             let refused = parse(&format!("juneau-operator run --directory d {flag}")).unwrap_err();

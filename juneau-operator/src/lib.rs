@@ -13,6 +13,7 @@ pub mod events;
 pub mod http;
 pub mod leader;
 pub mod plan;
+pub mod readers;
 pub mod rights;
 pub mod run;
 pub mod sink;

@@ -63,6 +63,9 @@ pub const WRITTEN: &[(Kind, &[&str])] = &[
 pub const OPERATOR: &[Right] = &[
     // Events about what is wrong.
     cluster("events.k8s.io", "events", &["create"]),
+    // Who reads metrics.
+    cluster("authentication.k8s.io", "tokenreviews", &["create"]),
+    cluster("authorization.k8s.io", "subjectaccessreviews", &["create"]),
     // The ranges of Services.
     cluster("networking.k8s.io", "servicecidrs", READ),
     // Whether the virtual machine is there that an address is kept for, and whether there can be one.

@@ -158,6 +158,14 @@ fn no_role_of_tenants_writes_what_says_who_has_which_address() {
 }
 
 #[test]
+fn whoever_is_to_read_metrics_gets_that_and_nothing_else() {
+    let roles = objects("ClusterRole");
+    let role = roles.iter().find(|role| role["metadata"]["name"] == "juneau-metrics-reader").unwrap();
+    assert_eq!(role["rules"], json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
+    assert!(role["metadata"]["labels"].is_null(), "it is nobody's who was not given it");
+}
+
+#[test]
 fn the_webhook_is_asked_about_what_it_reviews() {
     let configuration = objects("ValidatingWebhookConfiguration").remove(0);
     assert_eq!(configuration["metadata"]["name"], juneau_operator::rights::WEBHOOK);

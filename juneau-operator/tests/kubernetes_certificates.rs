@@ -17,8 +17,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use support::{Cluster, Operator, object, pod, port};
+use support::{Cluster, Operator, ask, create, object, pod, port};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::client::TlsStream;
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// As the deployed configuration has it, for a Pod.
@@ -101,8 +103,8 @@ async fn serve(port: u16, bundle: &Bundle) -> tokio::task::JoinHandle<()> {
     })
 }
 
-/// Whether a new connection to a replica is one that these authorities vouch for.
-async fn handshake(port: u16, authorities: &str) -> Result<(), String> {
+/// A new connection to a replica, if these authorities vouch for it.
+async fn connect(port: u16, authorities: &str) -> Result<TlsStream<TcpStream>, String> {
     let mut roots = rustls::RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
         roots.add(authority.unwrap()).unwrap();
@@ -115,7 +117,74 @@ async fn handshake(port: u16, authorities: &str) -> Result<(), String> {
     let stream = TcpStream::connect(("127.0.0.1", port)).await.map_err(|error| error.to_string())?;
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    connector.connect(name, stream).await.map(drop).map_err(|error| error.to_string())
+    connector.connect(name, stream).await.map_err(|error| error.to_string())
+}
+
+async fn handshake(port: u16, authorities: &str) -> Result<(), String> {
+    connect(port, authorities).await.map(drop)
+}
+
+/// What a replica says to who asks for its metrics: status line, headers and body.
+async fn scrape(port: u16, authorities: &str, token: Option<&str>) -> Result<String, String> {
+    let mut stream = connect(port, authorities).await?;
+    let bearer = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{bearer}Connection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await.map_err(|error| error.to_string())?;
+    Ok(said)
+}
+
+/// A ServiceAccount in the namespace `monitoring`, and a token for it as a kubelet asks for one.
+async fn account(cluster: &Cluster, name: &str) -> String {
+    let metadata = json!({"name": name, "namespace": "monitoring"});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+    create(&cluster.client, &account.to_string()).await.unwrap();
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let path = format!("/api/v1/namespaces/monitoring/serviceaccounts/{name}/token");
+    let given = ask(&cluster.client, "POST", &path, Some(&request)).await.unwrap();
+    given["status"]["token"].as_str().unwrap().to_owned()
+}
+
+/// Metrics are told to who has the role, and to nobody else. The token of who has.
+async fn only_readers_read_metrics(cluster: &Cluster, port: u16, authorities: &str) -> String {
+    let (prometheus, stranger) = (account(cluster, "prometheus").await, account(cluster, "stranger").await);
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "juneau-metrics-reader"});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "prometheus"}, "roleRef": role,
+        "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]});
+    create(&cluster.client, &binding.to_string()).await.unwrap();
+    // An authorizer learns of a binding a moment later, and the replica keeps a no for some seconds.
+    cluster
+        .until("the role is in force", &[], async |cluster| {
+            let attributes = json!({"path": "/metrics", "verb": "get"});
+            let user = "system:serviceaccount:monitoring:prometheus";
+            let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+                "spec": {"user": user, "nonResourceAttributes": attributes}});
+            let said = create(&cluster.client, &review.to_string()).await.unwrap();
+            said["status"]["allowed"] == true
+        })
+        .await;
+    let forged = format!("{}x", &prometheus[..prometheus.len() - 9]);
+    for (token, status) in [
+        (None, 401),
+        (Some("nonsense"), 401),
+        (Some(forged.as_str()), 401),
+        (Some(stranger.as_str()), 403),
+        (Some(prometheus.as_str()), 200),
+    ] {
+        let said = scrape(port, authorities, token).await.unwrap();
+        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {said}");
+        assert_eq!(said.contains("juneau_operator_synced"), status == 200, "{said}");
+    }
+    // Without TLS nothing is said at all.
+    let mut plain = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {prometheus}\r\n\r\n");
+    plain.write_all(request.as_bytes()).await.unwrap();
+    let mut said = Vec::new();
+    let _ = plain.read_to_end(&mut said).await;
+    assert!(!String::from_utf8_lossy(&said).contains("juneau_operator_synced"));
+    prometheus
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,7 +255,7 @@ async fn a_certificate_that_ended_while_no_operator_ran_is_renewed_by_the_next()
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the programs of Kubernetes: make test-kubernetes"]
 async fn two_replicas_replace_their_certificate_and_nothing_is_refused() {
-    const LEFT: Duration = Duration::from_secs(12);
+    const LEFT: Duration = Duration::from_secs(15);
     let cluster = Cluster::start(true).await;
     let ports = [cluster.webhook, port()];
     // Vpcs are reviewed by one replica and Subnets by the other, as two API servers would have it.
@@ -194,10 +263,13 @@ async fn two_replicas_replace_their_certificate_and_nothing_is_refused() {
     let patch = json!([{"op": "replace", "path": "/webhooks/1/clientConfig/url", "value": url}]).to_string();
     cluster.run(&["patch", "validatingwebhookconfiguration", "juneau", "--type=json", "-p", &patch], "").unwrap();
     // It is due for renewal in a moment.
+    cluster.namespace("monitoring", json!({}));
     let old = Bundle::make(&hosts(), SystemTime::now() + RENEW_BEFORE + LEFT - 90 * DAY, None).unwrap();
     store(&cluster, &old).await;
     let first = Operator::start_with(&cluster, ports[0], &["--pod-name=one"]).await;
-    let second = Operator::start_with(&cluster, ports[1], &["--pod-name=two"]).await;
+    let metrics = port();
+    let flag = format!("--metrics-bind-address=127.0.0.1:{metrics}");
+    let second = Operator::start_with(&cluster, ports[1], &["--pod-name=two", &flag]).await;
     let both = [&first, &second];
     cluster
         .until("both admit", &both, async |cluster| {
@@ -205,6 +277,7 @@ async fn two_replicas_replace_their_certificate_and_nothing_is_refused() {
                 && admitted(cluster, "Subnet", "red-a", json!({"vpc": "red", "cidr": "10.0.1.0/24"})).await.is_ok()
         })
         .await;
+    let token = only_readers_read_metrics(&cluster, metrics, &old.authorities).await;
     assert_eq!(stored(&cluster).await, old, "renewed before there was anything to see");
     let begun = Instant::now();
     let (mut asked, mut refused, mut switched) = (0_u32, Vec::new(), None);
@@ -226,6 +299,12 @@ async fn two_replicas_replace_their_certificate_and_nothing_is_refused() {
                 asked += 1;
             }
         }
+        for authorities in &trust {
+            match scrape(metrics, authorities, Some(&token)).await {
+                Ok(said) if said.starts_with("HTTP/1.1 200 ") => asked += 1,
+                said => refused.push(format!("metrics: {said:?}")),
+            }
+        }
         // Only the new one's own CA vouches for it.
         let new = stored(&cluster).await;
         if switched.is_none() && new != old {
@@ -233,7 +312,11 @@ async fn two_replicas_replace_their_certificate_and_nothing_is_refused() {
                 authorities: new.authorities.split_inclusive("-----END CERTIFICATE-----").next().unwrap().to_owned(),
                 ..new
             };
-            let served = [handshake(ports[0], &own.authorities).await, handshake(ports[1], &own.authorities).await];
+            let served = [
+                handshake(ports[0], &own.authorities).await,
+                handshake(ports[1], &own.authorities).await,
+                handshake(metrics, &own.authorities).await,
+            ];
             switched = served.iter().all(Result::is_ok).then(Instant::now);
         }
     }

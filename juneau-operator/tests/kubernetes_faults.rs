@@ -31,7 +31,8 @@ impl Rig {
         let proxy = Proxy::start(&direct).await;
         let metrics = port();
         let address = format!("--metrics-bind-address=127.0.0.1:{metrics}");
-        let operator = Operator::start_by(&proxy.kubeconfig, port(), &[&address, "--api-server-patience=10"]);
+        let flags = [address.as_str(), "--metrics-secure=false", "--api-server-patience=10"];
+        let operator = Operator::start_by(&proxy.kubeconfig, port(), &flags);
         let mut rig = Self { cluster, proxy, operator, metrics, networks: 0 };
         rig.make();
         rig.is_made().await;

@@ -28,10 +28,7 @@ async fn put(cluster: &Cluster, text: &str) {
 /// A Vpc and its Subnet of the same name with `-a`.
 async fn network(cluster: &Cluster, operator: &Operator, vpc: &str) {
     put(cluster, &object("Vpc", vpc, json!({}))).await;
-    let subnet = object("Subnet", &format!("{vpc}-a"), json!({"vpc": vpc, "cidr": "10.0.1.0/24"}));
-    cluster
-        .until("a Subnet is admitted", &[operator], async |cluster| create(&cluster.client, &subnet).await.is_ok())
-        .await;
+    put(cluster, &object("Subnet", &format!("{vpc}-a"), json!({"vpc": vpc, "cidr": "10.0.1.0/24"}))).await;
     ready(cluster, operator, "Subnet", &format!("{vpc}-a")).await;
 }
 
@@ -81,10 +78,8 @@ async fn alc_l1_numbers_are_distinct_and_claimed_once(cluster: &Cluster, operato
         put(cluster, &object("Vpc", &format!("n{n}"), json!({}))).await;
     }
     for n in 0..10 {
-        let subnet = object("Subnet", &format!("n{n}-a"), json!({"vpc": format!("n{n}"), "cidr": "10.0.1.0/24"}));
-        cluster
-            .until("a Subnet is admitted", &[operator], async |cluster| create(&cluster.client, &subnet).await.is_ok())
-            .await;
+        let spec = json!({"vpc": format!("n{n}"), "cidr": "10.0.1.0/24"});
+        put(cluster, &object("Subnet", &format!("n{n}-a"), spec)).await;
     }
     for n in 0..10 {
         ready(cluster, operator, "Subnet", &format!("n{n}-a")).await;
@@ -190,10 +185,8 @@ async fn alc_l2_a_plain_pod_gets_another_address(cluster: &Cluster, operator: &O
 async fn rtb_r1_and_r2_a_table_of_ones_own(cluster: &Cluster, operator: &Operator) {
     network(cluster, operator, "own").await;
     put(cluster, &object("RouteTable", "own-t", json!({"vpc": "own"}))).await;
-    let subnet = object("Subnet", "own-b", json!({"vpc": "own", "cidr": "10.0.2.0/24", "routeTable": "own-t"}));
-    cluster
-        .until("a Subnet is admitted", &[operator], async |cluster| create(&cluster.client, &subnet).await.is_ok())
-        .await;
+    let spec = json!({"vpc": "own", "cidr": "10.0.2.0/24", "routeTable": "own-t"});
+    put(cluster, &object("Subnet", "own-b", spec)).await;
     ready(cluster, operator, "Subnet", "own-b").await;
     let table = ready(cluster, operator, "RouteTable", "own-t").await;
     let main = ready(cluster, operator, "RouteTable", "own").await;

@@ -86,7 +86,7 @@ async fn an_object_of_each_kind_that_does_not_decode_costs_itself() {
     cluster.namespace("red", json!({}));
     let metrics = port();
     let flag = format!("--metrics-bind-address=127.0.0.1:{metrics}");
-    let operator = Operator::start_with(&cluster, port(), &[&flag]).await;
+    let operator = Operator::start_with(&cluster, port(), &[&flag, "--metrics-secure=false"]).await;
     ready(&cluster, &operator, "Subnet", "default").await;
     tenant(&cluster, &operator, "kept").await;
     let node = WatchSource::start(&cluster.client, "node-a", || {});
@@ -146,7 +146,7 @@ async fn an_object_of_each_kind_that_does_not_decode_costs_itself() {
     operator.stop();
 
     // One that never saw a good version: it knows that there is something, and gives nothing away.
-    let operator = Operator::start_with(&cluster, port(), &[&flag]).await;
+    let operator = Operator::start_with(&cluster, port(), &[&flag, "--metrics-secure=false"]).await;
     it_is_said(&cluster, &operator, metrics, &node, &own).await;
     tenant(&cluster, &operator, "after").await;
     let node = WatchSource::start(&cluster.client, "node-a", || {});

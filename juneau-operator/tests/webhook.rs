@@ -49,7 +49,8 @@ impl Server {
                 server.0.get(request.uri().path()).cloned()
             };
             async move {
-                let absent = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "", "code": 404});
+                let absent =
+                    json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "", "code": 404});
                 let (status, body) = match object {
                     Some(Value::Null) => std::future::pending().await,
                     Some(object) if object["kind"] == "Status" => (503, object),
@@ -199,7 +200,8 @@ async fn what_the_view_lacks_is_asked_for_before_anything_is_refused() {
         question("Subnet", "x", json!({"vpc": vpc, "cidr": "10.0.2.0/24", "routeTable": table}))
     };
     let pod = |namespace: &str, subnet: &str| {
-        let metadata = json!({"name": "p", "namespace": namespace, "annotations": {"juneau.loutres.me/subnet": subnet}});
+        let metadata =
+            json!({"name": "p", "namespace": namespace, "annotations": {"juneau.loutres.me/subnet": subnet}});
         json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
             "uid": "u-1", "operation": "CREATE", "name": "p", "namespace": namespace,
             "kind": {"group": "", "version": "v1", "kind": "Pod"}, "object": {"metadata": metadata}}})

@@ -27,9 +27,7 @@ const fn has_services(vpc: &Vpc) -> bool {
 /// The Vpc that a Subnet or RouteTable names.
 fn owner<'a>(view: &'a View, what: &str, vpc: &str) -> Result<&'a Arc<Vpc>, Denial> {
     match view.vpcs.get(vpc) {
-        None => {
-            Err(Denial::of_missing(Kind::Vpc, vpc, format!("{what}: Vpc {vpc} does not exist; create it first")))
-        }
+        None => Err(Denial::of_missing(Kind::Vpc, vpc, format!("{what}: Vpc {vpc} does not exist; create it first"))),
         Some(vpc) if is_deleting(&vpc.metadata) => Err(Denial::of_others(format!(
             "{what}: Vpc {} is being deleted; wait until it is gone and create it anew",
             vpc.own_name()

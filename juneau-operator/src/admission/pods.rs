@@ -41,8 +41,11 @@ pub(super) fn pod(view: &View, config: &Config, request: &Request) -> Verdict {
     }
     let namespace = view.namespaces.get(&request.namespace);
     let of_namespace = namespace.and_then(|namespace| namespace.metadata.annotations.as_ref());
-    let wanted = interfaces(&pod, of_namespace)
-        .map_err(|error| Denial { message: format!("{what}: {error}"), lag: error.of_namespace, missing: None })?;
+    let wanted = interfaces(&pod, of_namespace).map_err(|error| Denial {
+        message: format!("{what}: {error}"),
+        lag: error.of_namespace,
+        missing: None,
+    })?;
     let none = BTreeMap::new();
     let labels = namespace.and_then(|namespace| namespace.metadata.labels.as_ref()).unwrap_or(&none);
     let mut warnings = Vec::new();

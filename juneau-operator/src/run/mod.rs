@@ -18,6 +18,7 @@ pub use watch::Counts;
 use crate::admission::{Admission, router};
 use crate::certificates::{CertificateError, Keeper, Resolver, tls};
 use crate::leader::{ApiStore, LEASE, Leadership, Timing, lead};
+use crate::readers::only_readers;
 use crate::state::State;
 use crate::{events, http, rights};
 use juneau_api::source::client::polite;
@@ -75,6 +76,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
     let metrics = Metrics::default();
     let state = Arc::new(State::new(rights::WATCHED));
     let resolver = Arc::new(Resolver::default());
+    let tls = Arc::new(tls(Arc::clone(&resolver), options.enable_http2)?);
     let (tell_leadership, leadership) = channel(Leadership::default());
     // What ends when it is told to stop, and what runs until it is dropped.
     let (mut parts, mut endless) = (JoinSet::new(), JoinSet::new());
@@ -90,7 +92,12 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         let listener = listen("--metrics-bind-address", address).await?;
         let (metrics, state, leadership) = (metrics.clone(), Arc::clone(&state), leadership.clone());
         let router = http::metrics(metrics, move |metrics| metrics.look(leadership.borrow().is_leader(), &state));
-        part(&mut parts, "metrics", http::serve(listener, router, None, false, stop.clone()));
+        let (router, tls) = if options.metrics_secure {
+            (only_readers(router, client.clone()), Some(Arc::clone(&tls)))
+        } else {
+            (router, None)
+        };
+        part(&mut parts, "metrics", http::serve(listener, router, tls, options.enable_http2, stop.clone()));
     }
     for kind in rights::WATCHED {
         let task = watch::watch(client.clone(), kind, patience, Arc::clone(&state), metrics.watches.clone());
@@ -104,12 +111,11 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         secret: options.webhook_ca_secret_name.clone(),
         configuration: options.webhook_configuration.clone(),
         hosts,
-        resolver: Arc::clone(&resolver),
+        resolver,
         patience,
     };
     part(&mut parts, "certificates", keeper.run(stop.clone()));
     let webhook = listen("--webhook-bind-address", options.webhook_bind_address).await?;
-    let tls = Arc::new(tls(resolver, options.enable_http2)?);
 
     let identity = format!("{}_{}", options.pod_name, unique());
     let mut until_stopped = stop.clone();

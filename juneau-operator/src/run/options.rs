@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Flags that mean something at an API server only.
-const AT_A_SERVER: [&str; 9] = [
+const AT_A_SERVER: [&str; 10] = [
     "kubeconfig",
     "leader_elect",
     "enable_http2",
@@ -18,6 +18,7 @@ const AT_A_SERVER: [&str; 9] = [
     "webhook_configuration",
     "health_probe_bind_address",
     "metrics_bind_address",
+    "metrics_secure",
 ];
 
 /// Options of `juneau-operator run`.
@@ -69,7 +70,8 @@ pub struct Options {
     /// which as delivered names 127.0.0.1: each API server asks the replica beside it.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9443", value_parser = address)]
     pub webhook_bind_address: SocketAddr,
-    /// Speak HTTP/2, too. Without it, HTTP/1.1 only, which is all that an API server needs of a webhook.
+    /// Speak HTTP/2, too, for the webhook and for metrics. Without it, HTTP/1.1 only, which is all that an API server needs
+    /// of a webhook.
     #[arg(long, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
     pub enable_http2: bool,
@@ -90,9 +92,14 @@ pub struct Options {
     /// Where /healthz and /readyz are: ADDRESS:PORT or :PORT.
     #[arg(long, value_name = "ADDRESS", default_value = ":8081", value_parser = address)]
     pub health_probe_bind_address: SocketAddr,
-    /// Where /metrics is: ADDRESS:PORT or :PORT; 0: nowhere. Anybody who reaches it may read it.
+    /// Where /metrics is: ADDRESS:PORT or :PORT; 0: nowhere.
     #[arg(long, value_name = "ADDRESS", default_value = "0", value_parser = Bind::read)]
     pub metrics_bind_address: Bind,
+    /// Serve /metrics over TLS with the webhook's certificate, and only to bearers of a token whose holder may `get` the
+    /// path /metrics, as the API server says. `false`: plain, to anybody who reaches it.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true")]
+    pub metrics_secure: bool,
 }
 
 /// An address to listen at, or none.
