@@ -151,7 +151,10 @@ fn refusal(answer: &Value) -> &str {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_waits_a_moment_for_what_was_created_just_before() {
     let state = synced();
-    let vpc = |name: &str| Event::Found(Object::from_json(Kind::Vpc, json!({"metadata": {"name": name}})).unwrap());
+    let vpc = |name: &str| {
+        let vpc = json!({"metadata": {"name": name}, "spec": {}});
+        Event::Found(Object::from_json(Kind::Vpc, vpc).unwrap())
+    };
     state.handle(vpc("red"));
     let subnet = json!({"metadata": {"name": "red-a"}, "spec": {"vpc": "red", "cidr": "10.0.1.0/24"}});
     state.handle(Event::Found(Object::from_json(Kind::Subnet, subnet).unwrap()));
@@ -215,7 +218,7 @@ async fn what_the_view_lacks_is_asked_for_before_anything_is_refused() {
         (POD, pod("blue", "red-a"), 3, Some("Namespace/blue may not enter Vpc/red")),
         (POD, pod("red", "green-a"), 1, Some("Subnet green-a does not exist")),
         // Nobody can have made it.
-        (POD, pod("red", "../vpcs/red"), 0, Some("Subnet ../vpcs/red does not exist")),
+        (SUBNET, subnet("../subnets/red-a", "red-t"), 0, Some("Vpc ../subnets/red-a does not exist")),
     ] {
         let server = Server::with(&objects);
         let answer = ask_at(&state, &server, path, &question).await;
