@@ -48,7 +48,6 @@ struct Readers {
 
 /// Lets in only who may read, as the API server says: 401 without a token that it knows, 403 without the right, 503 when
 /// it does not answer.
-#[must_use]
 pub fn only_readers(router: Router, client: kube::Client) -> Router {
     let readers = Readers { client, asking: Semaphore::new(AT_ONCE), known: Mutex::default() };
     router.layer(from_fn_with_state(Arc::new(readers), guard))
