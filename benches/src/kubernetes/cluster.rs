@@ -148,7 +148,7 @@ impl Cluster {
             namespace: namespace.into(),
             name: name.into(),
             netns: pod.path(),
-            container_id: format!("benchmark-{name}"),
+            container_id: name.into(),
             ..Sandbox::default()
         };
         let attached: std::result::Result<Attached, CallError> =
