@@ -233,29 +233,39 @@ pub(super) fn route_table(view: &View, request: &Request) -> Verdict {
     Ok(warnings)
 }
 
-/// The NetworkEndpoint that a route names, as `name` or `namespace/name`; a warning when it does not exist yet.
+/// The NetworkEndpoint that a route names, as `name` or `namespace/name`; a warning when it does not exist yet. As in the
+/// plan, one of the Vpc is meant before all others: what another tenant calls a Pod is in nobody's way.
 fn endpoint(view: &View, what: &str, vpc: &str, target: &str) -> Result<Option<String>, Denial> {
-    let mut found = view.network_endpoints.iter().filter(|(name, _)| match target.split_once('/') {
+    let named = view.network_endpoints.iter().filter(|(name, _)| match target.split_once('/') {
         Some((namespace, plain)) => name.namespace == namespace && name.name == plain,
         None => name.name == target,
     });
-    let Some((name, endpoint)) = found.next() else {
-        return Ok(Some(format!(
-            "{what}: NetworkEndpoint {target} does not exist; the route is left out until it does"
-        )));
-    };
-    if let Some((second, _)) = found.next() {
-        return Err(Denial::of_others(format!(
-            "{what}: NetworkEndpoint {target} means {name} and {second}; write namespace/name"
-        )));
+    let (mut inside, mut elsewhere) = (Vec::new(), None);
+    let mut exists = false;
+    for (name, endpoint) in named {
+        exists = true;
+        // One whose Subnet is not known yet may become right.
+        let Some(subnet) = endpoint.spec.subnet.as_deref().and_then(|subnet| view.subnets.get(subnet)) else {
+            continue;
+        };
+        if subnet.spec.vpc == vpc {
+            inside.push(name.to_string());
+        } else {
+            elsewhere.get_or_insert((name, subnet.spec.vpc.as_str()));
+        }
     }
-    let subnet = endpoint.spec.subnet.as_deref().and_then(|subnet| view.subnets.get(subnet));
-    match subnet {
-        Some(subnet) if subnet.spec.vpc != vpc => Err(Denial::of_others(format!(
-            "{what}: NetworkEndpoint {name} is in Vpc {}, the RouteTable in Vpc {vpc}; name one of the same Vpc",
-            subnet.spec.vpc
+    match (inside.len(), elsewhere) {
+        (0, Some((name, other))) => Err(Denial::of_others(format!(
+            "{what}: NetworkEndpoint {name} is in Vpc {other}, the RouteTable in Vpc {vpc}; name one of the same Vpc"
         ))),
-        _ => Ok(None),
+        (0, None) if !exists => {
+            Ok(Some(format!("{what}: NetworkEndpoint {target} does not exist; the route leads nowhere until it does")))
+        }
+        (0 | 1, _) => Ok(None),
+        _ => Err(Denial::of_others(format!(
+            "{what}: NetworkEndpoint {target} means several of Vpc {vpc}: {}; write namespace/name",
+            listed(inside)
+        ))),
     }
 }
 

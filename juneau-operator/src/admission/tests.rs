@@ -183,6 +183,24 @@ fn routes_neither_hide_a_subnet_nor_lead_out_of_the_vpc() {
     assert_eq!(create(&view, table("t", "blue", route("0.0.0.0/0", "blue/a.eth0"))), Ok(vec![]));
     let warned = create(&view, table("t", "blue", route("0.0.0.0/0", "red/a.eth0"))).unwrap();
     assert!(warned[0].contains("NetworkEndpoint red/a.eth0 does not exist"), "{warned:?}");
+    // What another tenant calls a Pod is in nobody's way; of several in the Vpc one has to be chosen.
+    let endpoint = |namespace: &str, subnet: &str| {
+        (
+            Kind::NetworkEndpoint,
+            json!({"metadata": {"name": "a.eth0", "namespace": namespace},
+                   "spec": {"kind": "Pod", "nodeName": "n", "subnet": subnet}}),
+        )
+    };
+    let mut more = tenants();
+    let mut add = |(kind, document): (Kind, Value)| more.insert(Object::from_json(kind, document).unwrap());
+    add(endpoint("red", "red-a"));
+    add(endpoint("zebra", "blue-a"));
+    assert_eq!(create(&more, table("t", "red", route("0.0.0.0/0", "a.eth0"))), Ok(vec![]));
+    refused(
+        create(&more, table("t", "blue", route("0.0.0.0/0", "a.eth0"))),
+        &["several of Vpc blue: blue/a.eth0, zebra/a.eth0", "namespace/name"],
+    );
+    assert_eq!(create(&more, table("t", "blue", route("0.0.0.0/0", "zebra/a.eth0"))), Ok(vec![]));
     // A route that was admitted once does not hold up the others.
     let old = table("t", "red", route("10.0.1.0/24", "b.eth0")).1;
     let mut new = old.clone();
