@@ -28,7 +28,7 @@ pub enum Step {
     Store {
         /// Why.
         reason: Reason,
-        /// What is stored now, if it can be read.
+        /// The one that is to stay trusted: what is stored, or where that is of no use, what is served.
         before: Option<Bundle>,
         /// The Secret's version; without one it is to be created.
         version: Option<String>,
@@ -70,7 +70,11 @@ pub fn decide(
     };
     if let Some(reason) = reason {
         let version = secret.and_then(|secret| secret.metadata.resource_version.clone());
-        return Step::Store { reason, before: bundle, version };
+        let before = match reason {
+            Reason::Missing | Reason::Unusable(_) => served.cloned().or(bundle),
+            _ => bundle,
+        };
+        return Step::Store { reason, before, version };
     }
     let Some(bundle) = bundle else { return Step::Nothing };
     let wanting: Vec<String> = configuration

@@ -120,6 +120,13 @@ fn the_configuration_trusts_a_certificate_before_it_is_served() {
         decide(None, None, None, &h, t, true),
         Step::Store { reason: Reason::Missing, before: None, version: None }
     ));
+    // Who takes the Secret away, or breaks it, does not take the trust from what is served.
+    let mut broken = secret(&old);
+    broken.data.as_mut().unwrap().insert("tls.key".into(), ByteString(b"no key".to_vec()));
+    for stored in [None, Some(&broken)] {
+        let Step::Store { before, .. } = decide(stored, None, Some(&old), &h, t, true) else { panic!() };
+        assert_eq!(before.as_ref(), Some(&old));
+    }
     // One that ends soon is renewed on top of the version that was seen.
     let Step::Store { reason, before, version } = decide(Some(&secret(&old)), None, None, &h, t, true) else {
         panic!()
