@@ -5,7 +5,7 @@
 
 use crate::plan::Notice;
 use crate::view::Kind;
-use http::Request;
+use http::{Request, StatusCode};
 use juneau_api::view::ObjectName;
 use k8s_openapi::jiff::Timestamp;
 use kube::client::Body;
@@ -23,10 +23,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 const BURST: u32 = 25;
 /// Then one each.
 const EVERY: Duration = Duration::from_millis(200);
-/// The same cause with another text is told after this again.
+/// The same cause with another text is told after this again. A cause may have several texts at once, as two interfaces
+/// of one Pod have: each is told once.
 const AGAIN: Duration = Duration::from_secs(60);
-/// A cause that was away for this long is told anew when it comes back.
+/// A text that was away for this long is told anew when it comes back.
 const FORGET: Duration = Duration::from_secs(600);
+/// One that the server did not take is told again after this.
+const RETRY: Duration = Duration::from_secs(5);
+/// An answer that takes longer is none.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest text that the API takes, in bytes.
 const NOTE_LIMIT: usize = 1024;
 
@@ -34,9 +39,15 @@ type Cause = (Kind, ObjectName, String, &'static str);
 
 #[derive(Debug)]
 struct Told {
-    message: String,
+    /// What was said, and when it was there last.
+    texts: HashMap<String, Instant>,
+    /// When something was said last.
     at: Instant,
-    present: Instant,
+}
+
+fn cause(notice: &Notice) -> Cause {
+    let target = &notice.object;
+    (target.kind, target.name.clone(), target.uid.clone(), notice.reason)
 }
 
 /// Decides which notices become Events.
@@ -59,11 +70,10 @@ impl Filter {
         let mut tell = Vec::new();
         let mut next: Option<Instant> = None;
         for notice in notices {
-            let target = &notice.object;
-            let cause = (target.kind, target.name.clone(), target.uid.clone(), notice.reason);
+            let cause = cause(notice);
             if let Some(told) = self.told.get_mut(&cause) {
-                told.present = now;
-                if told.message == notice.message {
+                if let Some(present) = told.texts.get_mut(&notice.message) {
+                    *present = now;
                     continue;
                 }
                 if now < told.at + AGAIN {
@@ -78,11 +88,27 @@ impl Filter {
                 break;
             }
             self.full = self.full.max(now) + EVERY;
-            self.told.insert(cause, Told { message: notice.message.clone(), at: now, present: now });
+            let told = self.told.entry(cause).or_insert_with(|| Told { texts: HashMap::new(), at: now });
+            told.at = now;
+            told.texts.insert(notice.message.clone(), now);
             tell.push(notice);
         }
-        self.told.retain(|_, told| now < told.present + FORGET);
+        self.told.retain(|_, told| {
+            told.texts.retain(|_, present| now < *present + FORGET);
+            !told.texts.is_empty()
+        });
         (tell, next)
+    }
+
+    /// A notice that was to be told could not be.
+    pub fn failed(&mut self, notice: &Notice) {
+        let cause = cause(notice);
+        if let Some(told) = self.told.get_mut(&cause) {
+            told.texts.remove(&notice.message);
+            if told.texts.is_empty() {
+                self.told.remove(&cause);
+            }
+        }
     }
 }
 
@@ -143,33 +169,69 @@ pub async fn tell(
         let (tell, again) = filter.handle(Instant::now(), &all);
         next = again;
         for notice in tell {
-            if notice.warning {
-                tracing::warn!(object = %notice.object, reason = notice.reason, "{}", notice.message);
-            } else {
-                tracing::info!(object = %notice.object, reason = notice.reason, "{}", notice.message);
-            }
-            match timeout(Duration::from_secs(10), post(&client, &event(notice, Timestamp::now(), &instance))).await {
-                Ok(Ok(status)) if status.is_success() => drop(sent.inc()),
-                // It was told already.
-                Ok(Ok(http::StatusCode::CONFLICT)) => {}
-                Ok(Ok(http::StatusCode::FORBIDDEN)) => tracing::error!(
-                    "may not create events (group events.k8s.io): is it in ClusterRole juneau-operator, as in deploy/?"
-                ),
-                Ok(Ok(status)) => tracing::debug!(%status, "an Event was not taken"),
-                Ok(Err(error)) => tracing::debug!(%error, "an Event could not be sent"),
+            match timeout(PATIENCE, post(&client, &event(notice, Timestamp::now(), &instance))).await {
+                Ok(Ok(taken)) => {
+                    log(notice);
+                    match taken {
+                        Taken::Yes => drop(sent.inc()),
+                        Taken::Not => {}
+                        Taken::Forbidden => tracing::error!(
+                            "may not create events (group events.k8s.io): is it in ClusterRole juneau-operator, as in deploy/?"
+                        ),
+                    }
+                    continue;
+                }
+                Ok(Err(error)) => tracing::debug!(%error, "an Event was not taken"),
                 Err(_) => tracing::debug!("an Event was not answered"),
             }
+            filter.failed(notice);
+            let due = Instant::now() + RETRY;
+            next = Some(next.map_or(due, |next| next.min(due)));
         }
     }
 }
 
-async fn post(client: &kube::Client, event: &Value) -> kube::Result<http::StatusCode> {
+fn log(notice: &Notice) {
+    if notice.warning {
+        tracing::warn!(object = %notice.object, reason = notice.reason, "{}", notice.message);
+    } else {
+        tracing::info!(object = %notice.object, reason = notice.reason, "{}", notice.message);
+    }
+}
+
+/// What became of an Event.
+enum Taken {
+    /// It is told.
+    Yes,
+    /// It was told already, or the server will never take it: its namespace ends, or it is wrong.
+    Not,
+    /// A right is missing.
+    Forbidden,
+}
+
+/// Sends an Event; an error is one that may go away.
+async fn post(client: &kube::Client, event: &Value) -> Result<Taken, String> {
+    let failed = |error: &dyn core::fmt::Display| error.to_string();
     let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default();
     let request = Request::post(format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"))
         .header(http::header::CONTENT_TYPE, "application/json")
-        .body(Body::from(serde_json::to_vec(event).map_err(kube::Error::SerdeError)?))
-        .map_err(kube::Error::HttpError)?;
-    Ok(client.send(request).await?.status())
+        .body(Body::from(serde_json::to_vec(event).map_err(|error| failed(&error))?))
+        .map_err(|error| failed(&error))?;
+    let (head, body) = client.send(request).await.map_err(|error| failed(&error))?.into_parts();
+    match head.status {
+        status if status.is_success() => Ok(Taken::Yes),
+        // A namespace that is being deleted takes no new objects, which is said with the same code as a missing right.
+        StatusCode::FORBIDDEN => {
+            let said = body.collect_bytes().await.map_err(|error| failed(&error))?;
+            let said: Value = serde_json::from_slice(&said).unwrap_or_default();
+            let ends = said["details"]["causes"][0]["reason"] == "NamespaceTerminating";
+            Ok(if ends { Taken::Not } else { Taken::Forbidden })
+        }
+        StatusCode::CONFLICT | StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::UNPROCESSABLE_ENTITY => {
+            Ok(Taken::Not)
+        }
+        status => Err(status.to_string()),
+    }
 }
 
 #[cfg(test)]

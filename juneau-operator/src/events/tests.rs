@@ -41,6 +41,48 @@ fn a_text_that_changes_all_the_time_is_told_once_a_minute() {
 }
 
 #[test]
+fn two_texts_of_one_cause_are_told_once_each() {
+    let start = Instant::now();
+    let mut filter = Filter::new(start);
+    let notices = [notice("a", "SubnetExhausted", "interface eth0"), notice("a", "SubnetExhausted", "interface eth1")];
+    let told = (0..7200).map(|second| filter.handle(start + Duration::from_secs(second), &notices).0.len());
+    assert_eq!(told.sum::<usize>(), 2);
+    filter.failed(&notices[1]);
+    let told = (7200..7400).map(|second| filter.handle(start + Duration::from_secs(second), &notices).0.len());
+    assert_eq!(told.sum::<usize>(), 1, "what was not taken is told again");
+}
+
+/// A server that answers Events in this way, one after the other, and how many it was asked to take.
+async fn told_to(answers: Vec<(u16, &'static str)>, seconds: u64) -> (usize, u64) {
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let n = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let (status, body) = answers.get(n).copied().unwrap_or((201, "{}"));
+        let answer = http::Response::builder().status(status).body(Body::from(body.as_bytes().to_vec())).unwrap();
+        std::future::ready(Ok::<_, std::convert::Infallible>(answer))
+    });
+    let (notices, receiver) = watch::channel(Arc::default());
+    let sent = Counter::default();
+    let task = tokio::spawn(tell(kube::Client::new(service, "default"), "one".into(), receiver, sent.clone()));
+    notices.send_replace(Arc::new(vec![notice("a", "SubnetExhausted", "full")]));
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    task.abort();
+    (asked.load(std::sync::atomic::Ordering::SeqCst), sent.get())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_did_not_take_is_told_again_unless_it_never_will() {
+    assert_eq!(told_to(vec![], 60).await, (1, 1));
+    assert_eq!(told_to(vec![(500, ""), (429, "{}")], 4).await, (1, 0));
+    assert_eq!(told_to(vec![(500, ""), (429, "{}")], 60).await, (3, 1));
+    let ends = r#"{"details": {"causes": [{"reason": "NamespaceTerminating"}]}}"#;
+    for never in [(403, "{}"), (404, "{}"), (403, ends)] {
+        assert_eq!(told_to(vec![never], 60).await, (1, 0));
+    }
+}
+
+#[test]
 fn many_causes_at_once_are_told_one_after_the_other() {
     let start = Instant::now();
     let mut filter = Filter::new(start);
