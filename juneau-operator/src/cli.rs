@@ -119,6 +119,8 @@ mod tests {
         for flag in [
             "--kubeconfig=f",
             "--leader-elect=false",
+            "--lease-duration=9",
+            "--api-server-patience=9",
             "--webhook-bind-address=:1",
             "--webhook-host=h",
             "--health-probe-bind-address=:1",

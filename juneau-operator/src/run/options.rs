@@ -8,9 +8,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Flags that mean something at an API server only.
-const AT_A_SERVER: [&str; 10] = [
+const AT_A_SERVER: [&str; 12] = [
     "kubeconfig",
     "leader_elect",
+    "lease_duration",
+    "api_server_patience",
     "enable_http2",
     "webhook_bind_address",
     "webhook_hosts",
