@@ -170,7 +170,18 @@ impl<'v> Planner<'v> {
             })
         };
         match allocation {
-            Allocation::Value(value) => Ok(Some((Ipv4Addr::from_bits(value), prefix))),
+            Allocation::Value(value) => {
+                let address = Ipv4Addr::from_bits(value);
+                if prefix.contains(&address) {
+                    return Ok(Some((address, prefix)));
+                }
+                // Somebody took the Subnet away by force and made another one of its name.
+                let message = format!(
+                    "its address {address} is outside Subnet/{subnet_name} ({prefix}), which is another one than when it \
+                     was given; delete the Pod and create it anew"
+                );
+                Err(failed(reason::ALLOCATION_FAILED, message))
+            }
             Allocation::Pending => Ok(None),
             Allocation::Failed(failure) => {
                 let message = failure.message().to_owned();

@@ -138,3 +138,28 @@ fn an_interface_that_is_deleted_under_a_pod_is_made_again() {
     assert_eq!(cluster.address("red/a.eth0"), "10.0.0.4", "nobody else had its address");
     assert!(cluster.ready(Kind::NetworkInterface, "red/a.eth0").0);
 }
+
+#[test]
+fn an_address_of_a_subnet_that_was_made_anew_with_another_range_is_told() {
+    let mut cluster = Cluster::with("red", "10.0.0.0/24");
+    cluster.pod("red", "a");
+    cluster.settle();
+    cluster.remove(Kind::Subnet, "red");
+    cluster.settle();
+    assert_eq!(cluster.ready(Kind::NetworkInterface, "red/a.eth0").1, "SubnetNotFound");
+    cluster.sleep(61);
+    cluster.subnet("red", "red", "10.0.9.0/24");
+    cluster.pod("red", "b");
+    cluster.settle();
+    let (ready, reason, message) = cluster.ready(Kind::NetworkInterface, "red/a.eth0");
+    assert_eq!((ready, reason.as_str()), (false, "AllocationFailed"));
+    assert!(message.contains("10.0.0.4 is outside Subnet/red (10.0.9.0/24)") && message.contains("anew"), "{message}");
+    assert!(cluster.ready(Kind::NetworkInterface, "red/b.eth0").0);
+    // Its Pod, made anew, has one of the new range.
+    cluster.remove(Kind::Pod, "red/a");
+    cluster.settle();
+    cluster.pod_of("red", "a", "uid-again", json!({"juneau.loutres.me/subnet": "red"}), json!([]));
+    cluster.settle();
+    assert!(cluster.address("red/a.eth0").starts_with("10.0.9."), "{}", cluster.address("red/a.eth0"));
+    assert!(cluster.ready(Kind::NetworkInterface, "red/a.eth0").0);
+}
