@@ -155,6 +155,9 @@ fn a_stranger_looks_around(lab: &Lab) {
     std::fs::write(&thief, pod.to_string()).unwrap();
     let said = refused(lab, &format!("apply -f {}", thief.display()));
     assert!(said.contains("Namespace/red may not enter Vpc/blue"), "{said}");
+    // The definitions have their rules.
+    let said = refused(lab, r#"patch subnet red-a --type=merge -p {"spec":{"cidr":"10.0.1.0/25"}}"#);
+    assert!(said.contains("spec.cidr") && said.contains("cannot be changed"), "{said}");
 }
 
 fn what_is_in_use_is_named(lab: &Lab) {

@@ -2,13 +2,10 @@
 
 use super::node::{MANAGER, failed};
 use crate::error::{LabError, Result};
-use juneau_api::kinds::{
-    AllocationClaim, AllocationLease, AllocationPool, NetworkEndpoint, NetworkInterface, RouteTable, Subnet, Vpc,
-};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::wait::{await_condition, conditions};
-use kube::{Client, CustomResourceExt, ResourceExt};
+use kube::{Client, ResourceExt};
 use std::time::Duration;
 
 /// How long the API server may take to serve a kind that it was told.
@@ -17,16 +14,9 @@ const ESTABLISH: Duration = Duration::from_secs(20);
 /// Tells the API server the kinds, and waits until it serves them.
 pub(super) async fn apply(client: &Client) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let wanted = [
-        Vpc::crd(),
-        Subnet::crd(),
-        RouteTable::crd(),
-        NetworkInterface::crd(),
-        NetworkEndpoint::crd(),
-        AllocationPool::crd(),
-        AllocationClaim::crd(),
-        AllocationLease::crd(),
-    ];
+    // With their rules, as in deploy/crds.
+    let wanted = juneau_api::crd::definitions();
+    let wanted = wanted.map_err(|error| LabError::Kubernetes(format!("the definitions of the kinds: {error}")))?;
     let params = PatchParams::apply(MANAGER).force();
     for definition in &wanted {
         let name = definition.name_any();

@@ -1,27 +1,16 @@
 //! Juneau's kinds on a real API server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-use juneau_api::kinds::{
-    AllocationClaim, AllocationLease, AllocationPool, NetworkEndpoint, NetworkInterface, RouteTable, Subnet, Vpc,
-};
 use juneau_controlplane::ControlPlane;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{CustomResourceExt, ResourceExt};
+use kube::ResourceExt;
 use std::io::Write;
 use std::process::{Output, Stdio};
 use std::sync::Arc;
 
+/// As they are committed, rules included.
 fn definitions() -> Vec<CustomResourceDefinition> {
-    vec![
-        Vpc::crd(),
-        Subnet::crd(),
-        RouteTable::crd(),
-        NetworkInterface::crd(),
-        NetworkEndpoint::crd(),
-        AllocationPool::crd(),
-        AllocationClaim::crd(),
-        AllocationLease::crd(),
-    ]
+    juneau_api::crd::definitions().unwrap()
 }
 
 /// kubectl, with this on its standard input.
