@@ -97,8 +97,11 @@ impl Engine {
     pub(super) fn not_now(&self, sandbox: &Sandbox, interface: &str, reason: &str) -> Failure {
         let object = format!("NetworkEndpoint/{}/{}.{interface}", sandbox.namespace, sandbox.name);
         let mut message = format!("{object}: {reason}");
-        let mut remedy =
-            format!("create it with spec.nodeName {}, and its Subnet and Vpc; then try again", self.options.node);
+        let mut remedy = format!(
+            "the operator makes it once the Pod's NetworkInterface has an address: the condition Ready of {} says what is \
+             in the way",
+            object.replace("NetworkEndpoint", "NetworkInterface")
+        );
         let blocking = self.problems.about(&object).next().or_else(|| self.problems.blocking().next());
         if let Some(problem) = blocking {
             message.push_str(&format!(" ({}: {})", problem.object, problem.message));
