@@ -23,7 +23,7 @@ pub const VPC_NOT_FOUND: &str = "VpcNotFound";
 /// Subnet, RouteTable: the Vpc is not ready.
 pub const VPC_NOT_READY: &str = "VpcNotReady";
 
-/// RouteTable: at least one route is left out; `status.rejectedRoutes` says which and why.
+/// RouteTable: at least one route is left out or leads nowhere; `status.rejectedRoutes` says which and why.
 pub const ROUTES_REJECTED: &str = "RoutesRejected";
 /// RouteTable: a VPN has no gateway yet.
 pub const VPN_ENDPOINT_PENDING: &str = "VPNEndpointPending";

@@ -26,7 +26,7 @@ pub struct RouteTableSpec {
     /// `red`.
     pub vpc: String,
     /// The routes that are wanted besides the automatic ones, at most 4096, each destination once. What is in force is in
-    /// the status: a route that cannot be is left out there and named in `rejectedRoutes`.
+    /// the status; what cannot be is named in `rejectedRoutes` there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
 }
@@ -120,7 +120,7 @@ pub struct VpnReference {
     pub name: String,
 }
 
-/// A route that is left out. It costs itself alone.
+/// A route that is left out or leads nowhere. It costs itself alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "kube", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -141,7 +141,7 @@ pub struct RouteTableStatus {
     /// The routes in force, automatic ones among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
-    /// Routes of the spec that are left out, each with its reason.
+    /// Routes of the spec that are left out, or that lead nowhere, each with its reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected_routes: Vec<RejectedRoute>,
     /// The table's number, from 1 on; no other RouteTable has it.
