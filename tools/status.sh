@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# Holds docs/status.md to what ran: every test that a row names must be among the passed ones of cargo's output.
+# Holds docs/status.md to what ran: every test that a row names must be among the passed ones of cargo's output. No two
+# rows have one id.
 #
 #   tools/status.sh docs/status.md target/test-output.txt
 #   tools/status.sh --kubernetes docs/status.md target/test-kubernetes-output.txt
@@ -59,6 +60,11 @@ awk -F'|' -v kubernetes="$kubernetes" '
     # Second file: the rows. Only tables of three columns count, below their header.
     /^\|/ && NF >= 5 && $2 !~ /^ *(id|-+) *$/ {
         rows++
+        if ($2 in row) {
+            printf "status: there are two rows%s\n", $2
+            bad = 1
+        }
+        row[$2] = 1
         cell = $(NF - 1)
         if (cell ~ /not yet/) { open_rows++; next }
         if (cell !~ /`/ && cell ~ /^ *(bench |make (test-kernels|mutants) *$)/) { next }

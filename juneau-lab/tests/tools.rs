@@ -104,6 +104,8 @@ fn the_status_page_is_held_to_what_ran() {
         assert!(text(&result).contains("A-1"), "the row is named: {}", text(&result));
     }
     assert!(!status("empty", "nothing\n", OUTPUT).status.success(), "a page without rows shows nothing");
+    let twice = status("twice", &(page("not yet") + "| A-1 | another | not yet |\n"), OUTPUT);
+    assert!(!twice.status.success() && text(&twice).contains("two rows A-1"), "{}", text(&twice));
 }
 
 #[test]
