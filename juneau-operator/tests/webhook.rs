@@ -260,7 +260,6 @@ async fn nothing_is_answered_before_everything_was_read() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{said}");
 }
 
-/// Asks for the health of what listens there, trusting what `bundle` says.
 /// A client that trusts a certificate's authority and offers these protocols.
 async fn tls_client(
     port: u16,
