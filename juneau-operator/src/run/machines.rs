@@ -3,6 +3,7 @@
 //! KubeVirt may be installed long after the operator, or never. So its definition of VirtualMachine is watched by its
 //! name, and machines are watched while the cluster serves them.
 
+use super::watch::config;
 use crate::state::State;
 use crate::view::Retaining;
 use futures::StreamExt as _;
@@ -93,16 +94,36 @@ impl Machines {
 
 type Watched = Result<watcher::Event<PartialObjectMeta<DynamicObject>>, watcher::Error>;
 
-fn watch(client: &kube::Client) -> BoxStream<'static, Watched> {
+fn watch(client: &kube::Client, patience: Duration) -> BoxStream<'static, Watched> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, VERSION, KIND));
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client.clone(), &resource);
-    watcher(api, watcher::Config::default()).default_backoff().boxed()
+    watcher(api, config(patience)).default_backoff().boxed()
 }
 
-/// Keeps the state told of them, for ever.
-pub(super) async fn follow(client: kube::Client, state: Arc<State>) {
+/// What the watch of the definition told: whether machines can be watched now; nothing while a list is read. `listed` is
+/// kept between its events.
+fn is_served(event: watcher::Event<CustomResourceDefinition>, listed: &mut bool) -> Option<bool> {
+    match event {
+        watcher::Event::Init => {
+            *listed = false;
+            None
+        }
+        watcher::Event::InitApply(definition) => {
+            *listed = serves(&definition);
+            None
+        }
+        watcher::Event::InitDone => Some(*listed),
+        watcher::Event::Apply(definition) => Some(serves(&definition)),
+        watcher::Event::Delete(_) => Some(false),
+    }
+}
+
+/// Keeps the state told of them, for ever. A connection without a word is given up after `patience`.
+pub(super) async fn follow(client: kube::Client, patience: Duration, state: Arc<State>) {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let mut definition = pin!(watcher::watch_object(definitions, DEFINITION).default_backoff());
+    let one = config(patience).fields(&format!("metadata.name={DEFINITION}"));
+    let mut definition = pin!(watcher(definitions, one).default_backoff());
+    let mut listed = false;
     let mut changes = state.changes();
     let mut machines = Machines::default();
     let mut watched: Option<BoxStream<'static, Watched>> = None;
@@ -124,13 +145,14 @@ pub(super) async fn follow(client: kube::Client, state: Arc<State>) {
         let now = Instant::now();
         tokio::select! {
             next = definition.next() => match next {
-                Some(Ok(definition)) => {
-                    let is_served = definition.as_ref().is_some_and(serves);
-                    if served != Some(is_served) {
+                Some(Ok(event)) => {
+                    if let Some(is_served) = is_served(event, &mut listed)
+                        && served != Some(is_served)
+                    {
                         tracing::info!(served = is_served, "VirtualMachines of {GROUP}/{VERSION}");
                         served = Some(is_served);
                         machines = Machines { complete: !is_served, ..Machines::default() };
-                        watched = is_served.then(|| watch(&client));
+                        watched = is_served.then(|| watch(&client, patience));
                         look.get_or_insert(now);
                     }
                 }
@@ -142,7 +164,7 @@ pub(super) async fn follow(client: kube::Client, state: Arc<State>) {
                     look.get_or_insert(now);
                 },
                 Some(Err(error)) => tracing::warn!(%error, "watch of VirtualMachines"),
-                None => watched = Some(watch(&client)),
+                None => watched = Some(watch(&client, patience)),
             },
             changed = changes.changed() => match changed {
                 Ok(()) => drop(look.get_or_insert(now + GATHER)),
@@ -198,5 +220,14 @@ mod tests {
         assert!(serves(&definition(true, "True")));
         assert!(!serves(&definition(false, "True")));
         assert!(!serves(&definition(true, "False")));
+        let mut listed = true;
+        let mut told = |event| is_served(event, &mut listed);
+        assert_eq!(told(watcher::Event::Init), None);
+        assert_eq!(told(watcher::Event::InitDone), Some(false), "there is none");
+        assert_eq!(told(watcher::Event::Init), None);
+        assert_eq!(told(watcher::Event::InitApply(definition(true, "True"))), None);
+        assert_eq!(told(watcher::Event::InitDone), Some(true));
+        assert_eq!(told(watcher::Event::Apply(definition(false, "True"))), Some(false));
+        assert_eq!(told(watcher::Event::Delete(definition(true, "True"))), Some(false));
     }
 }

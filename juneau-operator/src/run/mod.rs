@@ -139,7 +139,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         std::future::pending::<()>().await;
     });
 
-    part(&mut endless, "virtual machines", machines::follow(client.clone(), Arc::clone(&state)));
+    part(&mut endless, "virtual machines", machines::follow(client.clone(), patience, Arc::clone(&state)));
     part(&mut endless, "kept addresses", retain::follow(client.clone(), Arc::clone(&state)));
 
     let (notices, told) = channel(Arc::default());
