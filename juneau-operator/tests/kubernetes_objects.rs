@@ -6,21 +6,11 @@ mod support;
 
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use support::{Cluster, OPERATOR, Operator, create, delete, is_ready, merge, object, pod, port};
+use support::{Cluster, OPERATOR, Operator, delete, is_ready, merge, object, pod, port, put, ready};
 
 const SUBNET: &str = "juneau.loutres.me/subnet";
 const ADDRESS: &str = "juneau.loutres.me/address";
 const OURS: &str = "/apis/juneau.loutres.me/v1alpha1";
-
-async fn ready(cluster: &Cluster, operator: &Operator, kind: &str, name: &str) -> Value {
-    let what = format!("{kind} {name} ready");
-    cluster
-        .until(&what, &[operator], async |cluster| {
-            cluster.get(kind, name).await.is_some_and(|object| is_ready(&object))
-        })
-        .await;
-    cluster.get(kind, name).await.unwrap()
-}
 
 /// Waits until the condition Ready of an object gives this reason; its message.
 async fn because(cluster: &Cluster, operator: &Operator, kind: &str, name: &str, reason: &str) -> String {
@@ -32,10 +22,6 @@ async fn because(cluster: &Cluster, operator: &Operator, kind: &str, name: &str,
     let what = format!("{kind} {name}: {reason}");
     cluster.until(&what, &[operator], async |cluster| condition(cluster).await["reason"] == reason).await;
     condition(cluster).await["message"].as_str().unwrap_or_default().to_owned()
-}
-
-async fn put(cluster: &Cluster, text: &str) {
-    create(&cluster.client, text).await.unwrap_or_else(|error| panic!("{error}: {text}"));
 }
 
 async fn network(cluster: &Cluster, operator: &Operator, vpc: &str, cidr: &str) {

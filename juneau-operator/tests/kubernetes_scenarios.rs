@@ -6,24 +6,10 @@ mod support;
 use juneau_controlplane::Options;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use support::{Cluster, Operator, create, delete, is_ready, merge, object, pod};
+use support::{Cluster, Operator, create, delete, is_ready, merge, object, pod, put, ready};
 
 const SUBNET: &str = "juneau.loutres.me/subnet";
 const OURS: &str = "/apis/juneau.loutres.me/v1alpha1";
-
-async fn ready(cluster: &Cluster, operator: &Operator, kind: &str, name: &str) -> Value {
-    let what = format!("{kind} {name} ready");
-    cluster
-        .until(&what, &[operator], async |cluster| {
-            cluster.get(kind, name).await.is_some_and(|object| is_ready(&object))
-        })
-        .await;
-    cluster.get(kind, name).await.unwrap()
-}
-
-async fn put(cluster: &Cluster, text: &str) {
-    create(&cluster.client, text).await.unwrap_or_else(|error| panic!("{error}: {text}"));
-}
 
 /// A Vpc and its Subnet of the same name with `-a`.
 async fn network(cluster: &Cluster, operator: &Operator, vpc: &str) {

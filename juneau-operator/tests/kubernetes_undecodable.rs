@@ -7,7 +7,7 @@ use juneau_api::source::watch::WatchSource;
 use juneau_operator::rights::WATCHED;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use support::{Cluster, Operator, ask, create, delete, is_ready, merge, object, pod, port};
+use support::{Cluster, Operator, ask, create, delete, is_ready, merge, object, pod, port, put, ready};
 
 const SUBNET: &str = "juneau.loutres.me/subnet";
 const OURS: &str = "/apis/juneau.loutres.me/v1alpha1";
@@ -31,20 +31,6 @@ fn broken() -> Vec<(&'static str, &'static str, bool, Value, Value)> {
 fn path(plural: &str, namespaced: bool, name: &str) -> String {
     let namespace = if namespaced { "/namespaces/red" } else { "" };
     format!("{OURS}{namespace}/{plural}/{name}")
-}
-
-async fn ready(cluster: &Cluster, operator: &Operator, kind: &str, name: &str) -> Value {
-    let what = format!("{kind} {name} ready");
-    cluster
-        .until(&what, &[operator], async |cluster| {
-            cluster.get(kind, name).await.is_some_and(|object| is_ready(&object))
-        })
-        .await;
-    cluster.get(kind, name).await.unwrap()
-}
-
-async fn put(cluster: &Cluster, text: &str) {
-    create(&cluster.client, text).await.unwrap_or_else(|error| panic!("{error}: {text}"));
 }
 
 /// Makes a tenant with one Pod, and waits until it has its endpoint.

@@ -251,3 +251,19 @@ impl Drop for Operator {
         let _ = self.child.wait();
     }
 }
+
+/// Waits until an object is Ready; the object then.
+pub async fn ready(cluster: &Cluster, operator: &Operator, kind: &str, name: &str) -> Value {
+    let what = format!("{kind} {name} ready");
+    cluster
+        .until(&what, &[operator], async |cluster| {
+            cluster.get(kind, name).await.is_some_and(|object| is_ready(&object))
+        })
+        .await;
+    cluster.get(kind, name).await.unwrap()
+}
+
+/// Makes an object as an administrator.
+pub async fn put(cluster: &Cluster, text: &str) {
+    create(&cluster.client, text).await.unwrap_or_else(|error| panic!("{error}: {text}"));
+}
