@@ -50,18 +50,22 @@ fn forbidden(lab: &Lab) -> Vec<String> {
 }
 
 /// The tables of all agents. Devices have the numbers that the kernel gave; MAC addresses come from Pods' uids, which an
-/// API server makes up: the first one in order is called 0, and so on.
+/// API server makes up; VNIs go to Subnets in the order in which an API server tells of their claims. The first MAC
+/// address and the first VNI in order are called 0, and so on.
 fn tables(lab: &Lab) -> Value {
-    let mut names: BTreeMap<String, usize> = BTreeMap::new();
+    let mut names: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
     let mut all = Vec::new();
     for node in ["node-1", "node-2"] {
         for table in ["endpoints", "routes"] {
             let output = lab.exec(node, &format!("juneau-agent {table} -o json"));
             let mut value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
             for row in value[table].as_array_mut().unwrap() {
-                if let Some(mac) = row.get("mac").and_then(Value::as_str) {
-                    let next = names.len();
-                    row["mac"] = json!(*names.entry(mac.to_owned()).or_insert(next));
+                for field in ["mac", "vni"] {
+                    if let Some(value) = row.get(field).filter(|value| !value.is_null()) {
+                        let names = names.entry(field).or_default();
+                        let next = names.len();
+                        row[field] = json!(*names.entry(value.to_string()).or_insert(next));
+                    }
                 }
                 if let Some(ifindex) = row.get("ifindex").and_then(Value::as_u64) {
                     row["ifindex"] = json!(ifindex != 0);
@@ -123,7 +127,8 @@ fn the_tables_are_those_of_a_directory(lab: &Lab) {
     let (there, here) = (tables(&directory), tables(lab));
     let endpoints = here[0]["table"]["endpoints"].as_array().unwrap();
     let macs: BTreeSet<u64> = endpoints.iter().filter_map(|row| row["mac"].as_u64()).collect();
-    assert_eq!((endpoints.len(), macs.len()), (8, 8));
+    let vnis: BTreeSet<u64> = endpoints.iter().filter_map(|row| row["vni"].as_u64()).collect();
+    assert_eq!((endpoints.len(), macs.len(), vnis.len()), (8, 8, 4));
     assert_eq!(there, here, "{there:#}\n{here:#}");
 }
 
