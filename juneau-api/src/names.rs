@@ -98,6 +98,18 @@ pub fn interface(pod: &str, nic: &str) -> String {
     bounded(format!("{pod}.{nic}"), NAME_MAX)
 }
 
+/// What the names of all interfaces of a Pod begin with; those of another Pod may begin so as well.
+#[must_use]
+pub fn interface_prefix(pod: &str) -> String {
+    // As `hashed` cuts it.
+    let kept = NAME_MAX - HASH_CHARACTERS - 1;
+    if pod.len() < kept {
+        return format!("{pod}.");
+    }
+    let cut = pod.char_indices().take_while(|(at, c)| at + c.len_utf8() <= kept).map(|(_, c)| c);
+    cut.collect::<String>().trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
+}
+
 /// The NetworkEndpoint of a node: `juneau-node.<node>`.
 #[must_use]
 pub fn node_endpoint(node: &str) -> String {

@@ -8,7 +8,7 @@ use crate::render::{self, Style};
 use crate::report::{self, Definition, TargetKind, Verdict, VersionReport};
 use crate::snapshot::What;
 use clap::CommandFactory as _;
-use juneau_api::kinds;
+use juneau_api::{kinds, names};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
@@ -92,7 +92,11 @@ async fn describe(
         system_namespace: global.system_namespace.clone(),
         pod: match kind {
             TargetKind::Pod => Some(target.name.clone()),
-            TargetKind::NetworkInterface => target.name.rsplit_once('.').map(|(pod, _)| pod.to_owned()),
+            // A name that was cut does not tell its Pod.
+            TargetKind::NetworkInterface => {
+                let parts = target.name.rsplit_once('.').filter(|(_, nic)| nic.len() <= names::INTERFACE_MAX);
+                parts.map(|(pod, _)| pod.to_owned())
+            }
             _ => None,
         },
         probe: false,

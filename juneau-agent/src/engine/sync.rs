@@ -208,13 +208,8 @@ impl Engine {
 
     /// Names of this node's endpoints by the interfaces that they are of.
     pub(super) fn names_by_nic(&self) -> BTreeMap<Nic, &str> {
-        let here = self.objects.model().endpoints.values().filter(|endpoint| endpoint.node == self.options.node);
-        here.filter_map(|endpoint| {
-            let (namespace, name) = endpoint.name.split_once('/')?;
-            let (pod, interface) = name.rsplit_once('.')?;
-            Some((Nic::new(namespace, pod, interface), endpoint.name.as_str()))
-        })
-        .collect()
+        let here = self.objects.own_interfaces();
+        here.map(|(namespace, pod, interface, name)| (Nic::new(namespace, pod, interface), name)).collect()
     }
 
     pub(super) fn attachment_list(&self) -> impl Iterator<Item = Attachment> {

@@ -5,7 +5,7 @@ use crate::pod::{INTERFACE, Nic, Record, Wiring};
 use crate::protocol::{Attached, ErrorCode, Failure, Interface, Sandbox};
 use crate::underlay::pod_mtu;
 use ipnet::Ipv4Net;
-use juneau_api::names::host_veth;
+use juneau_api::names::{self, host_veth};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// An interface as it is to be.
@@ -68,7 +68,7 @@ impl Engine {
     fn find_interface(&self, sandbox: &Sandbox, interface: &str) -> Result<Wanted, Failure> {
         let record = Record::new(&sandbox.namespace, &sandbox.name, interface, &sandbox.container_id)
             .map_err(|error| Failure::new(ErrorCode::InvalidRequest, error.to_string(), "correct the request"))?;
-        let name = format!("{}/{}.{interface}", sandbox.namespace, sandbox.name);
+        let name = endpoint_name(sandbox, interface);
         let Some(endpoint) = self.objects.model().endpoints.values().find(|endpoint| endpoint.name == name) else {
             return Err(self.not_now(sandbox, interface, "there is no such endpoint"));
         };
@@ -95,7 +95,7 @@ impl Engine {
 
     /// What is missing may come. What is known to be wrong with the endpoint or this node goes with it.
     pub(super) fn not_now(&self, sandbox: &Sandbox, interface: &str, reason: &str) -> Failure {
-        let object = format!("NetworkEndpoint/{}/{}.{interface}", sandbox.namespace, sandbox.name);
+        let object = format!("NetworkEndpoint/{}", endpoint_name(sandbox, interface));
         let mut message = format!("{object}: {reason}");
         let mut remedy = format!(
             "the operator makes it once the Pod's NetworkInterface has an address: the condition Ready of {} says what is \
@@ -109,6 +109,11 @@ impl Engine {
         }
         Failure::new(ErrorCode::TryAgain, message, remedy)
     }
+}
+
+/// The endpoint of a sandbox's interface, as the model names it.
+fn endpoint_name(sandbox: &Sandbox, interface: &str) -> String {
+    format!("{}/{}", sandbox.namespace, names::interface(&sandbox.name, interface))
 }
 
 /// What the caller is told of interfaces that are there.

@@ -71,6 +71,14 @@ fn names_at_the_limit_are_cut_and_differ() {
     let other = format!("{}m", "n".repeat(252));
     assert_ne!(subnet_pool(&longest), subnet_pool(&other));
     assert_ne!(interface(&longest, "eth0"), interface(&longest, "eth1"));
+    for length in [1, 200, 235, 236, 237, 244, 253] {
+        for pod in ["n".repeat(length), format!("{}n", &"n-n.".repeat(length)[..length - 1])] {
+            for nic in ["e", "eth0", "storage1"] {
+                let name = interface(&pod, nic);
+                assert!(name.starts_with(&interface_prefix(&pod)), "{name}");
+            }
+        }
+    }
     assert_eq!(label_value(&longest).len(), 63);
     assert_ne!(label_value(&longest), label_value(&other));
     // Whoever names something like a name with a hash gets another name.

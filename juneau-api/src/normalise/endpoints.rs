@@ -5,6 +5,7 @@ use super::networks::Usable;
 use super::{Wrong, by_age, missing, parse, problem, wrong};
 use crate::access::namespace_may_enter;
 use crate::kinds::{self, EndpointKind};
+use crate::names;
 use crate::view::{self, Item, PodReference, View, Workloads};
 use core::net::IpAddr;
 use juneau_core::id::{IdError, Identity, MacAddr, Vni, VpcId};
@@ -167,9 +168,8 @@ impl<'a> Judge<'a> {
     }
 
     fn check_pod(&self, place: Place<'_>, wanted: &PodReference) -> Result<(), Wrong> {
-        let parts = place.name.strip_prefix(&*wanted.name).and_then(|rest| rest.strip_prefix('.'));
-        if parts != Some(&*wanted.interface) {
-            let derived = format!("{}.{}", wanted.name, wanted.interface);
+        let derived = names::interface(&wanted.name, &wanted.interface);
+        if place.name != derived {
             return Err(wrong(
                 format!("is not named after its Pod and interface, {derived}"),
                 format!("name it {derived}, or correct spec.podRef"),

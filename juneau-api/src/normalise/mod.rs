@@ -98,6 +98,18 @@ impl Normaliser {
             .map(|(namespace, name, endpoint)| (format!("{namespace}/{name}"), endpoint))
     }
 
+    /// The interfaces of Pods that this node's usable endpoints are of: Namespace, Pod, interface, and the endpoint's name
+    /// as the model has it.
+    pub fn own_interfaces(&self) -> impl Iterator<Item = (&str, &str, &str, &str)> {
+        let here = self.model.endpoints.values().filter(|endpoint| *endpoint.node == *self.node);
+        here.filter_map(|endpoint| {
+            let (namespace, name) = endpoint.name.split_once('/')?;
+            let item = self.view.as_ref()?.workloads.get(namespace)?.network_endpoints.get(name)?;
+            let pod = item.object.pod.as_ref()?;
+            Some((namespace, &*pod.name, &*pod.interface, endpoint.name.as_str()))
+        })
+    }
+
     /// A Pod that is known.
     #[must_use]
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&crate::view::Pod> {

@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::endpoints::{self, Owner};
+use crate::names;
 use crate::view::{Item, Items, Text, View, Workloads};
 use juneau_core::model::Model;
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,7 +121,7 @@ fn touched<'w>(before: &'w Workloads, after: &'w Workloads) -> BTreeSet<&'w str>
     names.extend(changed(&before.network_interfaces, &after.network_interfaces));
     for pod in changed(&before.pods, &after.pods) {
         // An endpoint of another name asks for no Pod.
-        let prefix = format!("{pod}.");
+        let prefix = names::interface_prefix(pod);
         for workloads in [before, after] {
             let from = (Bound::Included(prefix.as_str()), Bound::Unbounded);
             let endpoints = workloads.network_endpoints.range::<str, _>(from).map(|(name, _)| &**name);

@@ -18,14 +18,28 @@ pub const OBJECTS: &str = "objects";
 /// Statuses of users' objects, in [`DIRECTORY`].
 pub const STATUS: &str = "status";
 
-/// The file of an object: `subnets.red-a.yaml`, `networkinterfaces.red.a1.eth0.yaml`.
+/// The file of an object: `subnets.red-a.yaml`, `networkinterfaces.red.a1.eth0.yaml`. A name that is too long for a file
+/// is cut and told apart by a hash.
 #[must_use]
 pub fn file_name(plural: &str, namespace: &str, name: &str) -> String {
-    match namespace {
-        "" => format!("{plural}.{name}.yaml"),
-        namespace => format!("{plural}.{namespace}.{name}.yaml"),
+    let stem = match namespace {
+        "" => format!("{plural}.{name}"),
+        namespace => format!("{plural}.{namespace}.{name}"),
+    };
+    if stem.len() <= STEM_MAX {
+        return format!("{stem}.yaml");
     }
+    // Kinds have names of their own, and a namespace has no dot: the hash tells everything apart.
+    let hash = uuid(&[&stem]);
+    let mut end = STEM_MAX - 1 - hash.len();
+    while !stem.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}~{hash}.yaml", &stem[..end])
 }
+
+/// Longest name of a file without `.yaml`, in bytes: 255 less what is put around it while the file is written.
+const STEM_MAX: usize = 255 - ".yaml".len() - "..".len() - 10;
 
 /// The uid of an object that was written without one: always the same for the same kind and name. In the form of a UUID
 /// (RFC 9562, version 8).
@@ -231,5 +245,8 @@ mod tests {
         assert_eq!(Place::of(Path::new(".planned/status/vpcs.red.yaml")), Place::Status);
         assert_eq!(file_name("vpcs", "", "red"), "vpcs.red.yaml");
         assert_eq!(file_name("pods", "red", "a"), "pods.red.a.yaml");
+        let long = |last: char| file_name("networkinterfaces", &"n".repeat(63), &format!("{}{last}", "p".repeat(252)));
+        assert!(long('a').len() <= 238 + ".yaml".len() && long('a').ends_with(".yaml"), "{}", long('a'));
+        assert_ne!(long('a'), long('b'));
     }
 }

@@ -40,12 +40,10 @@ impl<'v> Planner<'v> {
             Ok(requests) => requests,
             Err(error) => {
                 // A slip in an annotation cuts no Pod off that runs already.
-                let first = ObjectName::new(key.namespace.as_str(), format!("{}.", key.name));
+                let prefix = names::interface_prefix(&key.name);
+                let first = ObjectName::new(key.namespace.as_str(), prefix.as_str());
                 let own = self.view.network_interfaces.range(first..);
-                let own = own.take_while(|(name, _)| {
-                    name.namespace == key.namespace
-                        && name.name.strip_prefix(key.name.as_str()).is_some_and(|rest| rest.starts_with('.'))
-                });
+                let own = own.take_while(|(name, _)| name.namespace == key.namespace && name.name.starts_with(&prefix));
                 kept.extend(own.filter(|(_, nic)| nic.spec.pod_ref.uid == uid(&pod.metadata)).map(|(name, _)| name));
                 self.warn(pod_target(pod), reason::INVALID_ANNOTATION, error.to_string());
                 return;

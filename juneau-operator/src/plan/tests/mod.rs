@@ -3,6 +3,7 @@
 mod allocation;
 mod clocks;
 mod deletion;
+mod names;
 mod nodes;
 mod pods;
 mod random;
