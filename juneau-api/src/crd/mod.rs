@@ -29,7 +29,7 @@ use kube::CustomResourceExt;
 pub fn definitions() -> Result<Vec<CustomResourceDefinition>, UnknownPath> {
     Ok(vec![
         definition::<kinds::AllocationClaim>(rules::allocation_claim())?,
-        definition::<kinds::AllocationLease>(rules::allocation_lease())?,
+        leases()?,
         definition::<kinds::AllocationPool>(rules::allocation_pool())?,
         definition::<kinds::NetworkEndpoint>(rules::network_endpoint())?,
         definition::<kinds::NetworkInterface>(rules::network_interface())?,
@@ -81,6 +81,19 @@ fn definition<K: CustomResourceExt>(constraints: Vec<Constraint>) -> Result<Cust
             constraint.apply(schema)?;
         }
         may_say_nothing(schema);
+    }
+    Ok(definition)
+}
+
+/// Leases are ready from the first: what is in force of the status is the definition's default, which servers fill in
+/// when they read a lease that nobody gave a status.
+fn leases() -> Result<CustomResourceDefinition, UnknownPath> {
+    let mut definition = definition::<kinds::AllocationLease>(rules::allocation_lease())?;
+    let schemas = definition.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
+    for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
+        let status = schema.properties.as_mut().and_then(|properties| properties.get_mut("status"));
+        let status = status.ok_or_else(|| UnknownPath { path: "status".to_owned() })?;
+        status.default = serde_json::to_value(kinds::AllocationLeaseStatus::active()).ok().map(JSON);
     }
     Ok(definition)
 }

@@ -53,6 +53,25 @@ fn the_yaml_is_the_definition() {
     }
 }
 
+/// What is there before anybody wrote a status.
+#[test]
+fn a_lease_is_ready_by_its_definition() {
+    let all = definitions().unwrap();
+    let defaults: Vec<_> = all
+        .iter()
+        .filter_map(|definition| {
+            let status = &schema(definition).properties.as_ref().unwrap()["status"];
+            status.default.as_ref().map(|default| (definition.spec.names.kind.as_str(), default.0.clone()))
+        })
+        .collect();
+    let condition = serde_json::json!({"type": "Ready", "status": "True", "reason": "Active", "message": "",
+        "observedGeneration": 1, "lastTransitionTime": "1970-01-01T00:00:00Z"});
+    let status = serde_json::json!({"phase": "Active", "observedGeneration": 1, "conditions": [condition]});
+    assert_eq!(defaults, [("AllocationLease", status.clone())]);
+    let read: crate::kinds::AllocationLeaseStatus = serde_json::from_value(status).unwrap();
+    assert!(read.is_active(Some(1)) && !read.is_active(Some(2)));
+}
+
 #[test]
 fn every_field_is_explained() {
     for definition in definitions().unwrap() {

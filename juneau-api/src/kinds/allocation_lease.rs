@@ -1,7 +1,9 @@
 //! A value that is taken. Its name says which one, so that two holders of one value cannot be.
 
 use super::{AllocationValue, PoolRef, RetainWhile};
+use crate::conditions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Which value is taken, and by whom. Written by the operator, never by tenants.
@@ -98,6 +100,34 @@ pub struct AllocationLeaseStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
+
+impl AllocationLeaseStatus {
+    /// What every lease is from the moment it is made: its being there is what holds the value. It is the default of the
+    /// status in the definition, so a lease needs no second write to say so.
+    ///
+    /// Since a default is the same for all, its condition holds since the beginning of time; when it was made is the
+    /// object's `creationTimestamp`.
+    #[must_use]
+    pub fn active() -> Self {
+        let mut conditions = Vec::new();
+        let since = Time(Timestamp::UNIX_EPOCH);
+        conditions::set_ready(&mut conditions, true, ACTIVE, "", Some(1), &since);
+        Self { phase: Some(LeasePhase::Active), conditions, observed_generation: Some(1), ..Self::default() }
+    }
+
+    /// Whether it says of this generation that the holder is there.
+    #[must_use]
+    pub fn is_active(&self, generation: Option<i64>) -> bool {
+        let ready = conditions::Status::True;
+        self.phase == Some(LeasePhase::Active)
+            && self.expires_at.is_none()
+            && self.observed_generation == generation
+            && conditions::is_set(&self.conditions, conditions::READY, ready, ACTIVE, "", generation)
+    }
+}
+
+/// The reason of Ready while the holder is there.
+const ACTIVE: &str = "Active";
 
 #[cfg(not(feature = "kube"))]
 super::plain_root!(

@@ -463,9 +463,10 @@ impl<'v> Planner<'v> {
                     lease.spec.owner_deletion_timestamp = None;
                     self.spec(lease);
                 }
-            } else if lease.status.is_some() {
-                let status = lease.status.clone().unwrap_or_default();
-                self.lease_status(lease, status, LeasePhase::Active, None);
+            } else if let Some(status) = &lease.status
+                && !status.is_active(lease.metadata.generation)
+            {
+                self.lease_status(lease, status.clone(), LeasePhase::Active, None);
             }
             return;
         }

@@ -3,7 +3,7 @@
 
 use crate::plan::{Change, Target};
 use crate::view::{Kind, Object, View};
-use juneau_api::kinds::Attachment;
+use juneau_api::kinds::{AllocationLeaseStatus, Attachment};
 use juneau_api::source::planned::{stable_uid, uuid};
 use juneau_api::view::{ObjectName, Time};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -108,6 +108,10 @@ impl Objects {
         self.version += 1;
         let (kind, name, version) = (object.kind(), object.name(), self.version);
         clear_status(&mut object);
+        // What its definition has for it.
+        if let Object::AllocationLease(lease) = &mut object {
+            Arc::make_mut(lease).status = Some(AllocationLeaseStatus::active());
+        }
         let metadata = object.metadata_mut();
         let moment = now.as_nanosecond().to_string();
         metadata.uid = Some(uuid(&[kind.as_str(), &name.namespace, &name.name, &moment, &version.to_string()]));

@@ -20,6 +20,21 @@ fn a_pod_starts_in_seven_writes_and_the_agents() {
             "status NetworkInterface/red/a.eth0",
         ]
     );
+    for (kind, name) in [
+        (Kind::NetworkInterface, "red/a.eth0"),
+        (Kind::AllocationClaim, "subnet-ip-red--networkinterface--red--a-eth0--address"),
+        (Kind::AllocationLease, "subnet-ip-red--10-0-0-4"),
+        (Kind::AllocationPool, "subnet-ip-red"),
+        (Kind::NetworkEndpoint, "red/a.eth0"),
+        (Kind::RouteTable, "red"),
+        (Kind::Subnet, "red"),
+        (Kind::Vpc, "red"),
+    ] {
+        assert!(cluster.ready(kind, name).0, "{kind}/{name}");
+        let status = status(&cluster.get(kind, name)).unwrap();
+        assert_eq!(status["observedGeneration"], 1, "{kind}/{name}");
+        assert_eq!(status["conditions"][0]["observedGeneration"], 1, "{kind}/{name}");
+    }
     let nic = cluster.nic("red/a.eth0");
     let status = nic.status.as_ref().unwrap();
     assert_eq!((status.phase, status.address.as_deref()), (Some(kinds::InterfacePhase::Ready), Some("10.0.0.4/24")));
