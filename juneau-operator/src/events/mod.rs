@@ -1,6 +1,6 @@
 //! Events about what is wrong: one for each cause, and never many at once.
 //!
-//! A plan repeats a notice as long as its cause lasts; [`Filter`] lets it through once. The name of an Event is made of
+//! A plan repeats a notice as long as its cause lasts; [`Filter`] lets it through once, when it has lasted a moment. The name of an Event is made of
 //! what it says, so an operator that was started anew, or another replica, does not say it again.
 
 use crate::plan::Notice;
@@ -23,6 +23,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 const BURST: u32 = 25;
 /// Then one each.
 const EVERY: Duration = Duration::from_millis(200);
+/// A cause is told when it has lasted so long. What is applied together comes one by one, and watches of two kinds are not
+/// in step, so that a Subnet may be seen before its Vpc is; and what is in order soon is nothing to tell.
+const SETTLE: Duration = Duration::from_secs(2);
 /// The same cause with another text is told after this again. A cause may have several texts at once, as two interfaces
 /// of one Pod have: each is told once.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -54,6 +57,8 @@ fn cause(notice: &Notice) -> Cause {
 #[derive(Debug)]
 pub struct Filter {
     told: HashMap<Cause, Told>,
+    /// Causes that have not lasted long enough yet, and since when.
+    seen: HashMap<Cause, Instant>,
     /// When the budget would be full again.
     full: Instant,
 }
@@ -62,15 +67,24 @@ impl Filter {
     /// One that has told nothing.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        Self { told: HashMap::new(), full: now }
+        Self { told: HashMap::new(), seen: HashMap::new(), full: now }
     }
 
     /// The notices to tell now, and when to ask again if some have to wait.
     pub fn handle<'a>(&mut self, now: Instant, notices: &'a [Notice]) -> (Vec<&'a Notice>, Option<Instant>) {
         let mut tell = Vec::new();
         let mut next: Option<Instant> = None;
+        let before = std::mem::take(&mut self.seen);
         for notice in notices {
             let cause = cause(notice);
+            if !self.told.contains_key(&cause) {
+                let since = before.get(&cause).copied().unwrap_or(now);
+                self.seen.insert(cause.clone(), since);
+                if !notice.at_once && now < since + SETTLE {
+                    next = Some(next.map_or(since + SETTLE, |next| next.min(since + SETTLE)));
+                    continue;
+                }
+            }
             if let Some(told) = self.told.get_mut(&cause) {
                 if let Some(present) = told.texts.get_mut(&notice.message) {
                     *present = now;
@@ -85,9 +99,11 @@ impl Filter {
             if self.full.saturating_duration_since(now) >= EVERY * BURST {
                 let due = self.full.checked_sub(EVERY * (BURST - 1)).unwrap_or(self.full);
                 next = Some(next.map_or(due, |next| next.min(due)));
-                break;
+                // The others are still noted.
+                continue;
             }
             self.full = self.full.max(now) + EVERY;
+            self.seen.remove(&cause);
             let told = self.told.entry(cause).or_insert_with(|| Told { texts: HashMap::new(), at: now });
             told.at = now;
             told.texts.insert(notice.message.clone(), now);

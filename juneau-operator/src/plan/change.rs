@@ -105,6 +105,9 @@ pub struct Notice {
     pub object: Target,
     /// Something is wrong; otherwise it is told for information.
     pub warning: bool,
+    /// It is about something that is done, which ends by being done; otherwise about what lasts, and is told when it has
+    /// lasted a moment.
+    pub at_once: bool,
     /// The cause in one CamelCase word, that of the condition where there is one.
     pub reason: &'static str,
     /// What is the matter and what helps.

@@ -275,7 +275,7 @@ impl<'v> Planner<'v> {
         }
         if !is_of(endpoint, nic) {
             if self.is_settled(&endpoint.metadata) {
-                self.warn(
+                self.warn_at_once(
                     Target::of(&Object::NetworkEndpoint(Arc::clone(endpoint))),
                     reason::ENDPOINT_MISMATCH,
                     format!("its Pod is not that of NetworkInterface/{key}; it is made anew"),
@@ -297,7 +297,7 @@ impl<'v> Planner<'v> {
             self.endpoint_status(endpoint);
             return true;
         }
-        self.warn(
+        self.warn_at_once(
             Target::of(&Object::NetworkEndpoint(Arc::clone(endpoint))),
             reason::ENDPOINT_MISMATCH,
             format!("its node, network or address is not that of NetworkInterface/{key}; it is put right"),

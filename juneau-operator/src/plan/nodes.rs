@@ -100,7 +100,11 @@ impl<'v> Planner<'v> {
             return;
         }
         let target = Target::of(&Object::NetworkEndpoint(Arc::clone(endpoint)));
-        self.warn(target, reason::ENDPOINT_MISMATCH, "it is not as its node has it; it is put right".to_owned());
+        self.warn_at_once(
+            target,
+            reason::ENDPOINT_MISMATCH,
+            "it is not as its node has it; it is put right".to_owned(),
+        );
         let mut endpoint = NetworkEndpoint::clone(endpoint);
         endpoint.spec = spec;
         self.spec(endpoint);

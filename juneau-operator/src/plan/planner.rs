@@ -134,8 +134,14 @@ impl<'v> Planner<'v> {
         self.touched.contains(&(kind, name.clone()))
     }
 
+    /// Tells what is wrong, as long as it is.
     pub(super) fn warn(&mut self, object: Target, reason: &'static str, message: impl Into<String>) {
-        self.plan.notices.push(Notice { object, warning: true, reason, message: message.into() });
+        self.plan.notices.push(Notice { object, warning: true, at_once: false, reason, message: message.into() });
+    }
+
+    /// Tells what was wrong and is put right by this plan.
+    pub(super) fn warn_at_once(&mut self, object: Target, reason: &'static str, message: impl Into<String>) {
+        self.plan.notices.push(Notice { object, warning: true, at_once: true, reason, message: message.into() });
     }
 
     /// Asks for another plan at a moment that is not past; whether it is past.

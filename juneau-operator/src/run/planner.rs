@@ -195,6 +195,7 @@ impl Planner {
             Notice {
                 object: Target { kind, name, uid: what.uid, resource_version: what.resource_version },
                 warning: true,
+                at_once: false,
                 reason: "Undecodable",
                 message: format!("cannot be decoded: {}; {effect} until it is mended", what.error),
             }
@@ -313,7 +314,7 @@ impl Dropped {
         let message = format!("{}: {OLD_DEFINITION}", self.fields);
         // The version changes with each write of others; the cause does not.
         let object = Target { resource_version: String::new(), ..self.target.clone() };
-        Notice { object, warning: true, reason: "FieldsDropped", message }
+        Notice { object, warning: true, at_once: false, reason: "FieldsDropped", message }
     }
 }
 
