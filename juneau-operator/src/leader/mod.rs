@@ -7,6 +7,10 @@
 //! * Another one takes over when it has *seen* no change of the Lease for the whole term, by its own monotonic clock.
 //!   The times inside the Lease are for readers; nobody computes with another's clock.
 //!
+//! A process that was started anew in the same Pod need not wait: the holder that it finds at its first look, under its own
+//! Pod's name, was ended before it began. It takes that one's place as it would take anyone's, and only that one's: a
+//! holder that still renews lives, and whatever comes later came after this process.
+//!
 //! Every write carries the `resourceVersion` that it is based on, so of two that try at once one wins.
 //! What a holder wrote just before it was paused can still arrive late: each write of the plan has preconditions of
 //! its own against that.
@@ -88,6 +92,10 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Elector {
     identity: String,
+    /// What identities of processes of the same Pod begin with.
+    pod: Option<String>,
+    /// The holder that was there at the first look, as the server had it then, if it was an earlier process of this Pod.
+    predecessor: Option<Stored>,
     timing: Timing,
     /// The last state of the Lease and when it was first seen. The inner one is `None` when there is no Lease.
     seen: Option<(Option<Stored>, Instant)>,
@@ -104,7 +112,15 @@ impl Elector {
     /// `<pod>_<random>`: a process that was started anew must not take the old one's term for its own.
     #[must_use]
     pub const fn new(identity: String, timing: Timing) -> Self {
-        Self { identity, timing, seen: None, term: None, next: None, stale: true }
+        let (pod, predecessor) = (None, None);
+        Self { identity, pod, predecessor, timing, seen: None, term: None, next: None, stale: true }
+    }
+
+    /// Of processes whose identity is `<pod>_<something>` one runs at a time, as it is with those of a Pod's container.
+    #[must_use]
+    pub fn of_pod(mut self, pod: &str) -> Self {
+        self.pod = Some(format!("{pod}_"));
+        self
     }
 
     /// Until when this replica may write; in the past or `None`: it may not.
@@ -149,6 +165,7 @@ impl Elector {
             Some(stored) if stored.record.holder == self.identity || stored.record.holder.is_empty() => {
                 self.write(Some(stored))
             }
+            Some(stored) if self.predecessor.as_ref() == Some(stored) => self.write(Some(stored)),
             Some(stored) => {
                 // The longer of the two terms: replicas of two releases may differ in what they are told.
                 if now >= *since + stored.record.duration.max(self.timing.lease_duration) {
@@ -173,6 +190,13 @@ impl Elector {
         let mine = stored.as_ref().is_some_and(|stored| stored.record.holder == self.identity);
         if !mine {
             self.term = None;
+        }
+        if self.seen.is_none()
+            && let (Some(pod), Some(stored)) = (&self.pod, &stored)
+            && !mine
+            && stored.record.holder.starts_with(pod.as_str())
+        {
+            self.predecessor = Some(stored.clone());
         }
         if self.seen.as_ref().is_none_or(|(before, _)| *before != stored) {
             self.seen = Some((stored, now));

@@ -24,15 +24,20 @@ impl Leadership {
     }
 }
 
-/// Takes part in the election until `stop` says so or its sender is gone, then gives the Lease back.
+/// Takes part in the election until `stop` says so or its sender is gone, then gives the Lease back. `pod` is the Pod that
+/// this process is of, if it is known: see [`Elector::of_pod`].
 pub async fn lead(
     store: impl LeaseStore,
     identity: String,
+    pod: Option<&str>,
     timing: Timing,
     told: watch::Sender<Leadership>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut elector = Elector::new(identity.clone(), timing);
+    if let Some(pod) = pod {
+        elector = elector.of_pod(pod);
+    }
     let mut led = false;
     let now = || Instant::now().into_std();
     // An answer that takes longer than the term is worth nothing.

@@ -47,9 +47,13 @@ struct Replica {
 }
 
 fn start(server: &Memory, identity: &str) -> Replica {
+    start_in(server, identity, None)
+}
+
+fn start_in(server: &Memory, identity: &str, pod: Option<&'static str>) -> Replica {
     let (tell, told) = watch::channel(Leadership::default());
     let (stop, stopped) = watch::channel(false);
-    let task = tokio::spawn(lead(server.clone(), identity.to_owned(), Timing::default(), tell, stopped));
+    let task = tokio::spawn(lead(server.clone(), identity.to_owned(), pod, Timing::default(), tell, stopped));
     Replica { told, stop, task }
 }
 
@@ -90,6 +94,58 @@ async fn a_killed_leader_is_replaced_after_its_term_and_not_before() {
     leads(&mut b).await;
     assert!(tokio::time::Instant::now() > term, "two leaders");
     assert!(last.elapsed() <= Duration::from_secs(18), "{:?}", last.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pods_next_process_takes_its_predecessors_place_at_once() {
+    for (pod, at_once) in [(Some("a"), true), (Some("other"), false), (None, false)] {
+        let server = Memory::default();
+        let mut first = start_in(&server, "a_1", Some("a"));
+        leads(&mut first).await;
+        first.task.abort();
+        let killed = tokio::time::Instant::now();
+        let mut second = start_in(&server, "a_2", pod);
+        leads(&mut second).await;
+        assert_eq!(killed.elapsed() < Duration::from_millis(100), at_once, "{pod:?}: {:?}", killed.elapsed());
+        assert_eq!(second.told.borrow().transitions, 1, "{pod:?}");
+        assert_eq!(second.told.borrow().holder.as_deref(), Some("a_2"));
+    }
+}
+
+#[test]
+fn a_predecessor_that_lives_and_a_successor_are_waited_for() {
+    let start = Instant::now();
+    let timing = Timing::default();
+    let held = |holder: &str, version: &str| {
+        let record = Record { holder: holder.into(), duration: Duration::from_secs(15), transitions: 3 };
+        Some(Stored { record, version: version.into() })
+    };
+    // It renewed while its place was to be taken.
+    let mut elector = Elector::new("a_2".into(), timing).of_pod("a");
+    elector.handle_look(start, held("a_1", "1"));
+    let Step::Write { record, version } = elector.poll(start) else { panic!() };
+    assert_eq!((record.holder.as_str(), record.transitions, version.as_deref()), ("a_2", 4, Some("1")));
+    elector.handle_conflict();
+    elector.handle_look(start, held("a_1", "2"));
+    let soon = start + Duration::from_secs(3);
+    assert_eq!(elector.poll(soon), Step::Look);
+    assert!(matches!(elector.poll(start + Duration::from_secs(16)), Step::Look), "looked at before it is judged");
+    elector.handle_look(start + Duration::from_secs(16), held("a_1", "2"));
+    assert!(matches!(elector.poll(start + Duration::from_secs(16)), Step::Write { .. }), "after its term");
+
+    // This process is the earlier one: it was paused, and the Pod's next one has the Lease.
+    let mut elector = Elector::new("a_1".into(), timing).of_pod("a");
+    elector.handle_look(start, None);
+    elector.handle_written(start, start, held("a_1", "1").unwrap());
+    let later = start + Duration::from_secs(60);
+    elector.handle_conflict();
+    elector.handle_look(later, held("a_2", "2"));
+    assert_eq!(elector.poll(later + Duration::from_secs(3)), Step::Look);
+
+    // Another Pod whose name begins alike is another Pod.
+    let mut elector = Elector::new("a_1".into(), timing).of_pod("a");
+    elector.handle_look(start, held("ab_1", "1"));
+    assert_eq!(elector.poll(start + Duration::from_secs(3)), Step::Look);
 }
 
 #[tokio::test(start_paused = true)]

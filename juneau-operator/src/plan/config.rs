@@ -6,7 +6,7 @@ use ipnet::Ipv4Net;
 /// What a plan is told beside the objects: flags, and what was detected of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The prefix of Subnet `default`, used when that Subnet does not exist: the cluster's Pod CIDR.
+    /// The prefix of Subnet `default`, used when that Subnet does not exist.
     pub default_subnet_cidr: Ipv4Net,
     /// The prefixes of Services (ServiceCIDR objects, or the address of the Service `kubernetes`). Empty: not known.
     pub service_cidrs: Vec<Ipv4Net>,

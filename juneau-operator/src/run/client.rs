@@ -23,7 +23,7 @@ pub async fn client(options: &Options) -> Result<kube::Client, RunError> {
         None => kube::Config::infer().await.map_err(|error| failed(&error))?,
     };
     // Which replica it was stands in the server's audit log.
-    let agent = format!("juneau-operator/{} ({})", env!("CARGO_PKG_VERSION"), options.pod_name);
+    let agent = format!("juneau-operator/{} ({})", env!("CARGO_PKG_VERSION"), options.replica());
     let patience = Duration::from_secs(options.api_server_patience.into());
     let config = configure(config, &agent, patience);
     Ok(kube::Client::try_from(config)?)

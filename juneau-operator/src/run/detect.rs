@@ -18,18 +18,13 @@ use tokio::sync::watch;
 
 /// Where kubeadm keeps what it was told.
 const KUBEADM: (&str, &str) = ("kube-system", "kubeadm-config");
-/// Of how many leading bits the range of Pods is at least made, as far as Subnets may be large.
+/// The shortest prefix of a Subnet.
 const SHORTEST: u8 = 16;
-/// The same at the other end.
+/// The longest.
 const LONGEST: u8 = 28;
 
 /// Finds out what the plan goes by. Asks until the server answers.
 pub(super) async fn detect(client: &kube::Client, options: &Options) -> Config {
-    let mut config = Config {
-        require_namespace_binding: options.require_namespace_binding,
-        node_namespace: Some(options.pod_namespace.clone()),
-        ..Config::default()
-    };
     // What cannot be asked now is asked again: a default that was taken for want of an answer would stay.
     let kubeadm = ask("configmaps", || kubeadm(client)).await;
     let nodes = ask("nodes", || async {
@@ -44,21 +39,38 @@ pub(super) async fn detect(client: &kube::Client, options: &Options) -> Config {
         }
     })
     .await;
+    conclude(options, kubeadm.as_ref(), &nodes, ranges)
+}
 
+/// What follows from what was found.
+fn conclude(options: &Options, kubeadm: Option<&Value>, nodes: &[Node], ranges: BTreeSet<Ipv4Net>) -> Config {
+    let mut config = Config {
+        require_namespace_binding: options.require_namespace_binding,
+        node_namespace: Some(options.pod_namespace.clone()),
+        ..Config::default()
+    };
     config.service_cidrs = match options.service_cluster_ip_range {
         Some(range) => vec![range],
         None if !ranges.is_empty() => ranges.into_iter().collect(),
         None => {
-            let told = kubeadm.as_ref().map(|kubeadm| first_range(kubeadm, "serviceSubnet"));
-            told.flatten().or_else(around_kubernetes).into_iter().collect()
+            let told = kubeadm.and_then(|kubeadm| first_range(kubeadm, "serviceSubnet"));
+            told.or_else(around_kubernetes).into_iter().collect()
         }
     };
+    // Nodes' podCIDRs are no source: they come some time after the Nodes, and more of them with each Node, so what they have
+    // in common depends on the moment; and what Subnet `default` once has, it keeps.
     config.default_subnet_cidr = options
         .default_subnet_cidr
-        .or_else(|| kubeadm.as_ref().and_then(|kubeadm| first_range(kubeadm, "podSubnet")).map(fitting))
-        .or_else(|| common(nodes.iter().flat_map(of_pods)).map(fitting))
+        .or_else(|| kubeadm.and_then(|kubeadm| first_range(kubeadm, "podSubnet")).map(fitting))
         .unwrap_or(config.default_subnet_cidr);
-    match options.underlay_mtu.or_else(|| mtu(&nodes)) {
+    let outside = |range: &Ipv4Net| !config.default_subnet_cidr.contains(range);
+    if let Some(range) = nodes.iter().flat_map(of_pods).find(outside) {
+        tracing::info!(
+            %range, pods = %config.default_subnet_cidr,
+            "a Node's podCIDR is outside the CIDR of a Subnet default that is made now: --default-subnet-cidr wins"
+        );
+    }
+    match options.underlay_mtu.or_else(|| mtu(nodes)) {
         Some(mtu) => config.underlay_mtu = mtu,
         None => tracing::info!(mtu = config.underlay_mtu, "no device here has a Node's InternalIP; MTU assumed"),
     }
@@ -156,23 +168,9 @@ fn of_pods(node: &Node) -> impl Iterator<Item = Ipv4Net> + '_ {
     spec.flat_map(|spec| spec.pod_cidrs.iter().flatten().chain(&spec.pod_cidr)).filter_map(|text| text.parse().ok())
 }
 
-/// The longest prefix that holds all of them.
-fn common(ranges: impl Iterator<Item = Ipv4Net>) -> Option<Ipv4Net> {
-    ranges.reduce(|a, b| {
-        let bits = u32::from(a.network()) ^ u32::from(b.network());
-        // At most 32 leading zeros.
-        let length = u8::try_from(bits.leading_zeros()).unwrap_or(32).min(a.prefix_len()).min(b.prefix_len());
-        Ipv4Net::new(a.network(), length).map_or(a, |net| net.trunc())
-    })
-}
-
-/// As a Subnet may be: at most a /16. One node's part of the Pods' range is widened to that.
+/// As a Subnet may be: at most a /16.
 fn fitting(range: Ipv4Net) -> Ipv4Net {
-    let length = if range.prefix_len() > 20 && range.prefix_len() <= LONGEST {
-        SHORTEST
-    } else {
-        range.prefix_len().clamp(SHORTEST, LONGEST)
-    };
+    let length = range.prefix_len().clamp(SHORTEST, LONGEST);
     Ipv4Net::new(range.network(), length).map_or(range, |net| net.trunc())
 }
 
@@ -211,15 +209,56 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn options(flags: &[&str]) -> Options {
+        #[derive(clap::Parser)]
+        struct Arguments {
+            #[command(flatten)]
+            options: Options,
+        }
+        let arguments = ["juneau-operator"].into_iter().chain(flags.iter().copied());
+        <Arguments as clap::Parser>::parse_from(arguments).options
+    }
+
+    fn nodes(ranges: &[&str]) -> Vec<Node> {
+        let node = |range: &&str| {
+            let spec = if range.is_empty() { serde_json::json!({}) } else { serde_json::json!({"podCIDR": range}) };
+            serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}, "spec": spec})).unwrap()
+        };
+        ranges.iter().map(node).collect()
+    }
+
+    /// The CIDR of the Subnet that is made first.
+    fn bootstrapped(flags: &[&str], kubeadm: Option<&str>, ranges: &[&str]) -> String {
+        let kubeadm = kubeadm
+            .map(|range| serde_json::json!({"networking": {"podSubnet": range, "serviceSubnet": "10.96.0.0/12"}}));
+        let config = conclude(&options(flags), kubeadm.as_ref(), &nodes(ranges), BTreeSet::new());
+        let now = k8s_openapi::jiff::Timestamp::from_second(1_800_000_000).unwrap();
+        let mut objects = crate::sink::Objects::new();
+        for _ in 0..4 {
+            for change in crate::plan::plan(objects.view(), &config, now).changes {
+                objects.apply(&change, now).unwrap();
+            }
+        }
+        objects.view().subnets["default"].spec.cidr.clone()
+    }
+
     #[test]
-    fn the_range_of_pods_is_what_the_nodes_have_in_common() {
-        let nodes = ["10.244.0.0/24", "10.244.1.0/24", "10.244.9.0/24"].map(net);
-        assert_eq!(common(nodes.into_iter()), Some(net("10.244.0.0/20")));
-        assert_eq!(common([net("10.244.3.0/24")].into_iter()).map(fitting), Some(net("10.244.0.0/16")));
-        assert_eq!(common([].into_iter()), None);
-        assert_eq!(common([net("0.0.0.0/1"), net("128.0.0.0/1")].into_iter()), Some(net("0.0.0.0/0")));
+    fn the_default_subnet_is_the_same_whatever_nodes_there_are_yet() {
+        let moments: [&[&str]; 5] =
+            [&[], &[""], &["", "10.244.1.0/24"], &["10.244.0.0/24"], &["10.244.0.0/24", "10.244.9.0/24"]];
+        for ranges in moments {
+            assert_eq!(bootstrapped(&[], None, ranges), "10.16.0.0/16", "{ranges:?}");
+            assert_eq!(bootstrapped(&[], Some("10.7.0.0/16"), ranges), "10.7.0.0/16", "{ranges:?}");
+            let flags = ["--default-subnet-cidr=10.9.0.0/20"];
+            assert_eq!(bootstrapped(&flags, Some("10.7.0.0/16"), ranges), "10.9.0.0/20", "{ranges:?}");
+        }
+    }
+
+    #[test]
+    fn a_range_of_pods_is_made_to_fit_a_subnet() {
         assert_eq!(fitting(net("10.0.0.0/8")), net("10.0.0.0/16"));
         assert_eq!(fitting(net("10.16.0.0/18")), net("10.16.0.0/18"));
+        assert_eq!(fitting(net("10.16.0.0/30")), net("10.16.0.0/28"));
     }
 
     #[test]

@@ -117,7 +117,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
     part(&mut parts, "certificates", keeper.run(stop.clone()));
     let webhook = listen("--webhook-bind-address", options.webhook_bind_address).await?;
 
-    let identity = format!("{}_{}", options.pod_name, unique());
+    let identity = format!("{}_{}", options.replica(), unique());
     let mut until_stopped = stop.clone();
     let config = tokio::select! {
         config = detect::detect(&client, &options) => Arc::new(config),
@@ -147,7 +147,10 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
     if options.leader_elect {
         let store = ApiStore::new(client.clone(), &options.pod_namespace, LEASE, options.clock);
         let timing = Timing::of(Duration::from_secs(options.lease_duration.into()));
-        part(&mut parts, "election", lead(store, identity, timing, tell_leadership, stop.clone()));
+        let (pod, stop) = (options.pod_name.clone(), stop.clone());
+        part(&mut parts, "election", async move {
+            lead(store, identity, pod.as_deref(), timing, tell_leadership, stop).await;
+        });
     } else {
         // A term that does not end.
         let term = Instant::now() + Duration::from_secs(100 * 365 * 86_400);

@@ -37,12 +37,14 @@ pub struct Options {
     /// Namespace of this program: where its Lease and the webhook's certificate are.
     #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", default_value = "juneau-system")]
     pub pod_namespace: String,
-    /// Name of this replica in Events and in the Lease, where a random part is added.
-    #[arg(long, value_name = "NAME", env = "POD_NAME", default_value = "juneau-operator")]
-    pub pod_name: String,
+    /// Name of the Pod that this is, in Events and in the Lease, where a random part is added. A process that finds the
+    /// Lease with an earlier one of the same Pod takes it over at once: never give two that run the same name. Without
+    /// it: juneau-operator, and every holder is waited for.
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    pub pod_name: Option<String>,
 
-    /// CIDR of Subnet `default`, used only when that Subnet does not exist. Without it: kubeadm's podSubnet, or what the
-    /// Nodes' podCIDRs have in common, or 10.16.0.0/16.
+    /// CIDR of Subnet `default`, used only when that Subnet does not exist. Without it: kubeadm's podSubnet, or
+    /// 10.16.0.0/16.
     #[arg(long, value_name = "CIDR", value_parser = cidr)]
     pub default_subnet_cidr: Option<Ipv4Net>,
     /// Range of Service addresses, for an API server that has no ServiceCIDR objects.
@@ -102,6 +104,14 @@ pub struct Options {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
     pub metrics_secure: bool,
+}
+
+impl Options {
+    /// What this replica is called.
+    #[must_use]
+    pub fn replica(&self) -> &str {
+        self.pod_name.as_deref().unwrap_or("juneau-operator")
+    }
 }
 
 /// An address to listen at, or none.
