@@ -90,9 +90,10 @@ type Part = fn(&Lab);
 fn tenants_come_live_and_go_on_an_api_server() {
     let lab = Lab::new("kubernetes");
     lab.expect(&["up", "--kubernetes", "--empty"]);
-    let parts: [(&str, Part); 8] = [
+    let parts: [(&str, Part); 9] = [
         ("tenants come one after the other", tenants_come_one_after_the_other),
         ("the tables are those of a directory", the_tables_are_those_of_a_directory),
+        ("all is ready, and nothing was complained of", all_is_ready_and_nothing_was_complained_of),
         ("a stranger looks around", a_stranger_looks_around),
         ("what is in use is named", what_is_in_use_is_named),
         ("a Pod is made again", a_pod_is_made_again),
@@ -130,6 +131,34 @@ fn the_tables_are_those_of_a_directory(lab: &Lab) {
     let vnis: BTreeSet<u64> = endpoints.iter().filter_map(|row| row["vni"].as_u64()).collect();
     assert_eq!((endpoints.len(), macs.len(), vnis.len()), (8, 8, 4));
     assert_eq!(there, here, "{there:#}\n{here:#}");
+}
+
+/// So far nothing went wrong. What is told when it has lasted 2 s is told by now: another lab came up meanwhile.
+fn all_is_ready_and_nothing_was_complained_of(lab: &Lab) {
+    let kinds = [
+        ("vpc", 3),
+        ("subnet", 5),
+        ("routetable", 3),
+        ("networkinterface", 8),
+        ("networkendpoint", 10),
+        ("allocationpool", 8),
+        ("allocationclaim", 8),
+        ("allocationlease", 8),
+    ];
+    for (kind, at_least) in kinds {
+        let all: Value = serde_json::from_str(&kubectl(lab, &format!("get {kind} -A -o json"))).unwrap();
+        let all = all["items"].as_array().unwrap();
+        assert!(all.len() >= at_least, "{} of {kind}", all.len());
+        for object in all {
+            let conditions = object["status"]["conditions"].as_array().unwrap_or_else(|| panic!("{object:#}"));
+            let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
+            assert_eq!(ready.unwrap_or_else(|| panic!("{object:#}"))["status"], "True", "{object:#}");
+            assert!(object["status"]["observedGeneration"].is_i64(), "{object:#}");
+        }
+    }
+    let events: Value = serde_json::from_str(&kubectl(lab, "get events -A -o json")).unwrap();
+    let warnings: Vec<_> = events["items"].as_array().unwrap().iter().filter(|e| e["type"] == "Warning").collect();
+    assert!(warnings.is_empty(), "{warnings:#?}");
 }
 
 fn a_stranger_looks_around(lab: &Lab) {
