@@ -47,7 +47,8 @@ pub struct Options {
     /// Seconds between two comparisons of what the kernel holds with what it should hold.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub resync: u64,
-    /// Seconds after which the interface of a Pod that no object speaks of is removed; until then it is closed.
+    /// Seconds after which the interface of a Pod that no object speaks of is removed; until then it is closed. Also
+    /// how long the objects of a VPC stay in memory when nothing on this node is in it any more.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub stale_after: u64,
     /// Where the CNI plugin goes.

@@ -75,7 +75,7 @@ async fn an_object_of_each_kind_that_does_not_decode_costs_itself() {
     let operator = Operator::start_with(&cluster, port(), &[&flag, "--metrics-secure=false"]).await;
     ready(&cluster, &operator, "Subnet", "default").await;
     tenant(&cluster, &operator, "kept").await;
-    let node = WatchSource::start(&cluster.client, "node-a", || {});
+    let node = WatchSource::start(&cluster.client, "node-a", std::time::Duration::from_secs(60), || {});
     cluster
         .until("the node's source has all", &[&operator], async |_| {
             let snapshot = node.read();
@@ -135,7 +135,7 @@ async fn an_object_of_each_kind_that_does_not_decode_costs_itself() {
     let operator = Operator::start_with(&cluster, port(), &[&flag, "--metrics-secure=false"]).await;
     it_is_said(&cluster, &operator, metrics, &node, &own).await;
     tenant(&cluster, &operator, "after").await;
-    let node = WatchSource::start(&cluster.client, "node-a", || {});
+    let node = WatchSource::start(&cluster.client, "node-a", std::time::Duration::from_secs(60), || {});
     cluster
         .until("a new source has the others", &[&operator], async |_| {
             let view = node.read().view;

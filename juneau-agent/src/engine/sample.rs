@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::metrics::{Delivered, Exit, MapUse, Sample};
+use juneau_api::view::Kind;
 use juneau_bpf::Dataplane;
 use juneau_core::flow::FlowRead;
 use juneau_core::layout;
@@ -18,6 +19,7 @@ impl Engine {
             apply_failures: self.counts.failures,
             apply_lag: self.counts.lag.as_secs_f64(),
             expired: self.counts.expired,
+            held: Kind::ALL.map(|kind| (kind.as_str(), self.objects.held(kind).try_into().unwrap_or(u64::MAX))).into(),
             ..Sample::default()
         };
         if let Some(dataplane) = &self.dataplane

@@ -92,7 +92,8 @@ impl Source {
         };
         let name = format!("juneau-agent/{} ({})", env!("CARGO_PKG_VERSION"), options.node);
         let client = polite(Client::try_from(configure(config, &name, PATIENCE))?);
-        let source = WatchSource::start(&client, &options.node, move || {
+        let keep = Duration::from_secs(options.stale_after);
+        let source = WatchSource::start(&client, &options.node, keep, move || {
             // A full channel holds an event already; a closed one has nobody to tell.
             let _ = changes.try_send(());
         });

@@ -63,6 +63,10 @@ impl Collector for Scrape {
         value(&mut encoder, "load_generation", "Number of the load of programs in force", sample.generation)?;
         value(&mut encoder, "problems", "Objects with a problem", sample.problems)?;
         value(&mut encoder, "attachments", "Attached Pods", sample.attachments)?;
+        let mut held = gauge(&mut encoder, "held_objects", "Objects in memory")?;
+        for (kind, count) in &sample.held {
+            held.encode_family(&[("kind", *kind)])?.encode_gauge(count)?;
+        }
         let lag = ConstGauge::new(sample.apply_lag);
         let help = "Seconds from the last change seen to its being in force";
         lag.encode(encoder.encode_descriptor("apply_lag_seconds", help, None, MetricType::Gauge)?)?;
@@ -116,6 +120,7 @@ mod tests {
             generation: 2,
             problems: 1,
             attachments: 10,
+            held: vec![("Node", 14)],
             applies: 11,
             apply_failures: 12,
             apply_lag: 0.25,
@@ -141,6 +146,7 @@ mod tests {
                 "juneau_load_generation 2",
                 "juneau_problems 1",
                 "juneau_attachments 10",
+                r#"juneau_held_objects{kind="Node"} 14"#,
                 "juneau_apply_lag_seconds 0.25",
                 "juneau_applies_total 11",
                 "juneau_apply_failures_total 12",

@@ -27,6 +27,8 @@ pub struct Sample {
     pub problems: u64,
     /// Attached Pods.
     pub attachments: u64,
+    /// Objects that are held, by kind.
+    pub held: Vec<(&'static str, u64)>,
     /// How often tables were applied.
     pub applies: u64,
     /// How often that failed, in part or whole.

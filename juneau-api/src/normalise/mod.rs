@@ -110,6 +110,12 @@ impl Normaliser {
         })
     }
 
+    /// How many objects of a kind are held.
+    #[must_use]
+    pub fn held(&self, kind: view::Kind) -> usize {
+        self.view.as_ref().map_or(0, |view| view.count(kind))
+    }
+
     /// A Pod that is known.
     #[must_use]
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&crate::view::Pod> {
@@ -205,7 +211,11 @@ impl Normaliser {
             };
             let routed = Router::new(view, &self.context, &self.model.endpoints, *vpc).routes(name, item);
             table.routes = routed.routes;
-            let (problems, looks_outside) = (routed.problems, routed.looks_outside);
+            let (mut problems, looks_outside) = (routed.problems, routed.looks_outside);
+            if view.pods_of.is_some() && !has_endpoint_on(&self.model.endpoints, *vpc, &self.node) {
+                // Its endpoints are not known here; nodes that have one of them judge its routes.
+                problems.clear();
+            }
             if problems.is_empty() {
                 self.of_routes.remove(name);
             } else {
@@ -230,6 +240,13 @@ fn replace(all: &mut BTreeMap<(VpcId, IpAddr), Endpoint>, vpc: VpcId, mut wanted
         all.remove(&key);
     }
     all.append(&mut wanted);
+}
+
+/// Whether a VPC has an endpoint on a node.
+fn has_endpoint_on(all: &BTreeMap<(VpcId, IpAddr), Endpoint>, vpc: VpcId, node: &str) -> bool {
+    let first = (vpc, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let last = (vpc, IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)));
+    all.range(first..=last).any(|(_, endpoint)| endpoint.node == node)
 }
 
 /// The model of a view, and what is wrong with its objects, as the node `node` sees it.

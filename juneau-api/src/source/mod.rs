@@ -4,6 +4,7 @@
 pub mod client;
 pub mod decode;
 pub mod directory;
+mod needs;
 pub mod objects;
 pub mod planned;
 pub mod store;

@@ -1,16 +1,16 @@
 //! Objects that come one by one: what a watch tells, made into a view.
 //!
 //! This is the pure part of [`watch`](super::watch). An object that cannot be decoded keeps its last good version and
-//! is a named problem. A list that begins anew takes nothing away before it has ended.
+//! is a named problem. A list that begins anew takes nothing away before it has ended. For a node only those interfaces
+//! and endpoints are held that it needs (`needs.rs`).
 
 use super::directory::Snapshot;
+use super::needs::{Name, Needs, PARTIAL, Place};
 use crate::view::{Kind, Object, Origin, Text, Texts, View};
 use juneau_core::model::Problem;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Namespace and name.
-type Name = (Text, Text);
+use std::time::{Duration, Instant};
 
 /// What is known of each watched kind.
 #[derive(Debug)]
@@ -19,6 +19,10 @@ pub struct Objects {
     kinds: BTreeMap<Kind, State>,
     /// Objects whose last version could not be decoded, and why.
     broken: BTreeMap<(Kind, Name), String>,
+    /// What this node needs; all of it if there is no node.
+    needs: Option<Needs>,
+    /// Why a part could not be read, and what to do.
+    unread: Option<(Kind, String, String)>,
     texts: Texts,
     origin: Text,
 }
@@ -29,19 +33,40 @@ struct State {
     known: bool,
     /// What the list that is under way has told.
     listed: Option<BTreeSet<Name>>,
+    /// Subnets of which that list will have told all.
+    covered: BTreeSet<Text>,
+    /// Lists that began.
+    lists: u64,
     /// Why the kind cannot be watched just now, and what to do.
     failure: Option<(String, String)>,
 }
 
+/// A part that has to be read: what is there of a kind in a Subnet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread {
+    /// NetworkInterface or NetworkEndpoint.
+    pub kind: Kind,
+    /// The Subnet's name.
+    pub subnet: Text,
+    /// Lists of the kind that began before.
+    lists: u64,
+}
+
+/// What a read of a part yields: namespaces, names, and the objects or why they cannot be decoded; or why it could not
+/// be read, and what to do.
+pub type Read = Result<Vec<(Text, Text, Result<Object, String>)>, (String, String)>;
+
 impl Objects {
-    /// Nothing is known of these kinds; of Pods, only those of the node `pods_of` will be, if one is named. `origin`
-    /// says where objects are read.
+    /// Nothing is known of these kinds. If a node is named, only its Pods will be, and only the interfaces and endpoints
+    /// that it needs; of what it no longer needs, nothing after `keep`. `origin` says where objects are read.
     #[must_use]
-    pub fn new(kinds: impl IntoIterator<Item = Kind>, pods_of: Option<Text>, origin: &str) -> Self {
+    pub fn new(kinds: impl IntoIterator<Item = Kind>, node: Option<Text>, keep: Duration, origin: &str) -> Self {
         Self {
-            view: View { pods_of, ..View::default() },
+            view: View { pods_of: node.clone(), ..View::default() },
             kinds: kinds.into_iter().map(|kind| (kind, State::default())).collect(),
             broken: BTreeMap::new(),
+            needs: node.map(|node| Needs::new(node, keep)),
+            unread: None,
             texts: Texts::default(),
             origin: origin.into(),
         }
@@ -49,32 +74,130 @@ impl Objects {
 
     /// A list of a kind begins.
     pub fn begin(&mut self, kind: Kind) {
-        self.kinds.entry(kind).or_default().listed = Some(BTreeSet::new());
+        let covered = self.needs.as_ref().filter(|_| PARTIAL.contains(&kind)).map(Needs::covered).unwrap_or_default();
+        let state = self.kinds.entry(kind).or_default();
+        (state.listed, state.covered) = (Some(BTreeSet::new()), covered);
+        state.lists += 1;
     }
 
     /// An object is there: as it is, or why it cannot be decoded.
     pub fn apply(&mut self, kind: Kind, namespace: &str, name: &str, object: Result<Object, String>) {
-        let (mut namespace, mut name): Name = (namespace.into(), name.into());
-        self.texts.share(&mut namespace);
-        self.texts.share(&mut name);
-        if let Some(listed) = self.kinds.get_mut(&kind).and_then(|state| state.listed.as_mut()) {
-            listed.insert((Arc::clone(&namespace), Arc::clone(&name)));
-        }
-        match object {
-            Ok(mut object) => {
-                self.forget_what_is_not_ours(&mut object);
-                // What is equal stays the same, so that nobody looks at it again.
-                if self.view.get(kind, &namespace, &name).as_ref() != Some(&object) {
-                    object.share(&mut self.texts);
-                    let origin = Origin { file: Arc::clone(&self.origin), document: 0 };
-                    self.view.replace(&namespace, &name, &object, origin);
+        let id = (kind, (Text::from(namespace), Text::from(name)));
+        let is_held = match object {
+            Ok(object) => {
+                self.broken.remove(&id);
+                let place = match &mut self.needs {
+                    Some(needs) => needs.take(&id, object, &mut self.view),
+                    None => Place::View(object),
+                };
+                let is_held = !matches!(place, Place::Nowhere);
+                if let Place::View(object) = place {
+                    self.put(kind, &id.1, object);
                 }
-                self.broken.remove(&(kind, (namespace, name)));
+                self.show();
+                is_held
             }
             Err(reason) => {
-                self.broken.insert((kind, (namespace, name)), reason);
+                self.broken.insert(id.clone(), reason);
+                true
+            }
+        };
+        if is_held && let Some(listed) = self.kinds.get_mut(&kind).and_then(|state| state.listed.as_mut()) {
+            listed.insert(id.1);
+        }
+    }
+
+    /// Puts an object into the view.
+    fn put(&mut self, kind: Kind, name: &Name, mut object: Object) {
+        self.forget_what_is_not_ours(&mut object);
+        // What is equal stays the same, so that nobody looks at it again.
+        if self.view.get(kind, &name.0, &name.1).as_ref() == Some(&object) {
+            return;
+        }
+        let (mut namespace, mut name) = name.clone();
+        self.texts.share(&mut namespace);
+        self.texts.share(&mut name);
+        object.share(&mut self.texts);
+        let origin = Origin { file: Arc::clone(&self.origin), document: 0 };
+        self.view.replace(&namespace, &name, &object, origin);
+        self.subnets_changed(kind);
+    }
+
+    /// Which VPC a Subnet is of says which Subnets are needed.
+    fn subnets_changed(&mut self, kind: Kind) {
+        if kind == Kind::Subnet
+            && let Some(needs) = &mut self.needs
+        {
+            needs.renew(&mut self.view);
+            self.show();
+        }
+    }
+
+    /// Shows what was waited for.
+    fn show(&mut self) {
+        let shown = self.needs.as_mut().map(Needs::show).unwrap_or_default();
+        for ((kind, name), object) in shown {
+            self.put(kind, &name, object);
+        }
+    }
+
+    /// Whether a list of the kind has ended at least once.
+    #[must_use]
+    pub fn is_known(&self, kind: Kind) -> bool {
+        self.kinds.get(&kind).is_some_and(|state| state.known)
+    }
+
+    /// What has to be read, apart from the watches; and when to ask again, at the latest. What has not been needed for
+    /// long enough is forgotten.
+    pub fn tend(&mut self, now: Instant) -> (Vec<Unread>, Option<Instant>) {
+        let Some(needs) = &mut self.needs else { return (Vec::new(), None) };
+        let forgotten = needs.forget(now, &mut self.view);
+        if !forgotten.subnets.is_empty() {
+            // What is needed again before a list ends was not held all the time.
+            for state in self.kinds.values_mut() {
+                state.covered.retain(|subnet| !forgotten.subnets.contains(subnet));
+            }
+            for ((kind, name), object) in forgotten.own {
+                self.put(kind, &name, object);
+            }
+            self.show();
+            self.texts.tidy();
+        }
+        // A list that is under way may tell of it.
+        let is_read = |kind: &Kind| self.kinds.get(kind).filter(|state| state.known && state.listed.is_none());
+        let unread = self.needs.iter().flat_map(Needs::unread).filter_map(|(kind, subnet)| {
+            let lists = is_read(&kind)?.lists;
+            Some(Unread { kind, subnet: Arc::clone(subnet), lists })
+        });
+        (unread.collect(), forgotten.next)
+    }
+
+    /// A part was read: all that is there of a kind in a Subnet, as recent as what the watch told when it was asked
+    /// for; or why it could not be, and what to do.
+    pub fn read(&mut self, part: &Unread, objects: Read) {
+        let objects = match objects {
+            Ok(objects) => objects,
+            Err((message, remedy)) => {
+                self.unread = Some((part.kind, message, remedy));
+                return;
+            }
+        };
+        self.unread = None;
+        // A list of everything began since: this may be older than what that tells.
+        if self.kinds.get(&part.kind).is_none_or(|state| state.lists != part.lists) {
+            return;
+        }
+        for (namespace, name, object) in objects {
+            let id = (part.kind, (namespace, name));
+            let Some(needs) = &self.needs else { continue };
+            if needs.is_news(&id, &part.subnet, object.as_ref().ok(), &self.view) {
+                self.apply(id.0, &id.1.0, &id.1.1, object);
             }
         }
+        if let Some(needs) = &mut self.needs {
+            needs.read(part.kind, &part.subnet);
+        }
+        self.show();
     }
 
     /// Whose endpoint it is not has no use for what only its own node reads, and no reason to look when that changes.
@@ -89,8 +212,13 @@ impl Objects {
 
     /// An object is gone.
     pub fn delete(&mut self, kind: Kind, namespace: &str, name: &str) {
+        let id = (kind, (Text::from(namespace), Text::from(name)));
         self.view.remove(kind, namespace, name);
-        self.broken.remove(&(kind, (namespace.into(), name.into())));
+        self.broken.remove(&id);
+        if let Some(needs) = &mut self.needs {
+            needs.delete(&id, &mut self.view);
+        }
+        self.subnets_changed(kind);
     }
 
     /// The list of a kind has ended: what it did not tell is gone.
@@ -98,10 +226,18 @@ impl Objects {
         let state = self.kinds.entry(kind).or_default();
         let Some(listed) = state.listed.take() else { return };
         state.known = true;
+        let covered = std::mem::take(&mut state.covered);
         for name in self.view.names(kind).iter().filter(|name| !listed.contains(*name)) {
             self.view.remove(kind, &name.0, &name.1);
         }
         self.broken.retain(|(of, name), _| *of != kind || listed.contains(name));
+        if PARTIAL.contains(&kind)
+            && let Some(needs) = &mut self.needs
+        {
+            needs.listed(kind, &listed, &covered, &mut self.view);
+        }
+        self.subnets_changed(kind);
+        self.show();
         self.texts.tidy();
     }
 
@@ -120,6 +256,10 @@ impl Objects {
                 problems.push(Problem::new(format!("watch of {kind}"), message.as_str(), remedy.as_str()));
             }
         }
+        if let Some((kind, message, remedy)) = &self.unread {
+            problems.push(Problem::new(format!("list of {kind}"), message.as_str(), remedy.as_str()));
+        }
+        unknown += self.needs.iter().flat_map(Needs::unread).count();
         for ((kind, (namespace, name)), reason) in &self.broken {
             let object = match &**namespace {
                 "" => format!("{kind}/{name}"),
@@ -141,7 +281,6 @@ impl Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds;
     use crate::view::Node;
 
     fn node(address: &str) -> Object {
@@ -154,7 +293,7 @@ mod tests {
     }
 
     fn listed() -> Objects {
-        let mut objects = Objects::new([Kind::Node], None, "test");
+        let mut objects = Objects::new([Kind::Node], None, Duration::ZERO, "test");
         objects.begin(Kind::Node);
         objects.apply(Kind::Node, "", "a", Ok(node("192.0.2.1")));
         objects.apply(Kind::Node, "", "b", Ok(node("192.0.2.2")));
@@ -197,26 +336,6 @@ mod tests {
         let snapshot = objects.snapshot();
         assert_eq!((snapshot.problems.len(), snapshot.unknown), (0, 0));
         assert_eq!(nodes(&snapshot), [("a", "192.0.2.1"), ("b", "192.0.2.3")]);
-    }
-
-    #[test]
-    fn what_only_an_endpoint_s_node_reads_is_held_there_alone() {
-        let mut objects = Objects::new([Kind::NetworkEndpoint], Some("n1".into()), "test");
-        let mut tell = |node: &str, name: &str, ifindex: u32| {
-            let mut endpoint = kinds::NetworkEndpoint::default();
-            endpoint.metadata.uid = Some("u".into());
-            endpoint.spec.node_name = node.into();
-            endpoint.spec.attachment = Some(kinds::Attachment { ifindex, ..Default::default() });
-            objects.apply(Kind::NetworkEndpoint, "red", name, Ok(Object::NetworkEndpoint(Arc::new(endpoint.into()))));
-            objects.snapshot().view.workloads["red"].clone()
-        };
-        let first = tell("n1", "a.eth0", 7);
-        let own = first.network_endpoints["a.eth0"].object.own.clone().unwrap();
-        assert_eq!((own.uid.as_str(), own.attachment.as_ref().unwrap().ifindex), ("u", 7));
-        let before = tell("n2", "b.eth0", 7);
-        assert_eq!(before.network_endpoints["b.eth0"].object.own, None);
-        assert!(Arc::ptr_eq(&before, &tell("n2", "b.eth0", 8)), "another node's business");
-        assert!(!Arc::ptr_eq(&before, &tell("n1", "a.eth0", 8)));
     }
 
     #[test]

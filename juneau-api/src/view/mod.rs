@@ -239,7 +239,8 @@ pub struct View {
     pub route_tables: Arc<Items<RouteTable>>,
     /// What has a namespace, by its name. None is empty.
     pub workloads: BTreeMap<Text, Arc<Workloads>>,
-    /// Only Pods of this node are known; of all nodes otherwise.
+    /// Only what this node needs is known: its Pods, and interfaces and endpoints of VPCs that something on it is in.
+    /// Everything otherwise.
     pub pods_of: Option<Text>,
 }
 
@@ -405,6 +406,22 @@ impl View {
     #[must_use]
     pub fn network_endpoint(&self, namespace: &str, name: &str) -> Option<&Item<NetworkEndpoint>> {
         self.workloads.get(namespace)?.network_endpoints.get(name)
+    }
+
+    /// Objects of a kind.
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> usize {
+        let inside = |count: fn(&Workloads) -> usize| self.workloads.values().map(|inside| count(inside)).sum();
+        match kind {
+            Kind::Namespace => self.namespaces.len(),
+            Kind::Node => self.nodes.len(),
+            Kind::Vpc => self.vpcs.len(),
+            Kind::Subnet => self.subnets.len(),
+            Kind::RouteTable => self.route_tables.len(),
+            Kind::Pod => inside(|inside| inside.pods.len()),
+            Kind::NetworkInterface => inside(|inside| inside.network_interfaces.len()),
+            Kind::NetworkEndpoint => inside(|inside| inside.network_endpoints.len()),
+        }
     }
 
     /// Objects of all kinds.

@@ -6,13 +6,17 @@
 //! Lists are streamed where the server does so (`sendInitialEvents`, Kubernetes 1.32), else taken from its cache.
 //!
 //! Objects are decoded straight into what is held of them; nothing else of them is ever in memory twice.
+//!
+//! Of interfaces and endpoints a node holds those of VPCs that something on it is in. It is told of all by one watch of
+//! each kind, and forgets the others at once. A VPC that becomes needed is read with one list for each of its Subnets.
 
+mod part;
 mod slim;
 
 use super::directory::Snapshot;
 use super::objects::Objects;
 use crate::kinds;
-use crate::view::{Kind, Text};
+use crate::view::{Kind, Object, Text};
 use futures::StreamExt as _;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
@@ -21,6 +25,7 @@ use kube::{Api, Client, ResourceExt as _};
 use slim::{Lean, Slim};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
@@ -40,16 +45,25 @@ pub struct WatchSource {
 }
 
 impl WatchSource {
-    /// Begins to watch, in the runtime that this is called in: all kinds, and of Pods those of the node `node`.
+    /// Begins to watch, in the runtime that this is called in: all kinds; of Pods those of the node `node`, and of
+    /// interfaces and endpoints those that it needs, which are forgotten when they have not been needed for `keep`.
     /// `changed` is called after every change; it must not block.
     #[must_use]
-    pub fn start(client: &Client, node: &str, changed: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn start(client: &Client, node: &str, keep: Duration, changed: impl Fn() + Send + Sync + 'static) -> Self {
         let node: Text = node.into();
-        let objects = Arc::new(Mutex::new(Objects::new(Kind::ALL, Some(Arc::clone(&node)), ORIGIN)));
-        let starter = Starter { client, objects: &objects, changed: Arc::new(changed) };
+        let objects = Arc::new(Mutex::new(Objects::new(Kind::ALL, Some(Arc::clone(&node)), keep, ORIGIN)));
+        let ticks = watch::Sender::new(());
+        let (tick, mut ticked) = (ticks.clone(), ticks.subscribe());
+        ticked.mark_unchanged();
+        let changed = Arc::new(move || {
+            tick.send_replace(());
+            changed();
+        });
+        let starter = Starter { client, objects: &objects, changed, ticks };
         // A list that is cut into pages is not taken from the server's cache.
         let all = Config { page_size: None, ..Config::default() };
-        let of_node = all.clone().fields(&format!("spec.nodeName={node}"));
+        let on_node = format!("spec.nodeName={node}");
+        let of_node = all.clone().fields(&on_node);
         let tasks = vec![
             starter.follow::<kinds::Namespace>(&all),
             starter.follow::<kinds::Node>(&all),
@@ -57,8 +71,9 @@ impl WatchSource {
             starter.follow::<kinds::Vpc>(&all),
             starter.follow::<kinds::Subnet>(&all),
             starter.follow::<kinds::RouteTable>(&all),
-            starter.follow::<kinds::NetworkInterface>(&all),
-            starter.follow::<kinds::NetworkEndpoint>(&all),
+            starter.follow_part::<kinds::NetworkInterface>(&all, &on_node),
+            starter.follow_part::<kinds::NetworkEndpoint>(&all, &on_node),
+            starter.read_parts(ticked),
         ];
         Self { objects, tasks }
     }
@@ -80,12 +95,31 @@ struct Starter<'a> {
     client: &'a Client,
     objects: &'a Arc<Mutex<Objects>>,
     changed: Changed,
+    /// Told of every change.
+    ticks: watch::Sender<()>,
 }
 
 impl Starter<'_> {
+    fn follower(&self) -> Follower {
+        Follower { objects: Arc::clone(self.objects), changed: Arc::clone(&self.changed) }
+    }
+
     fn follow<K: Lean>(&self, config: &Config) -> JoinHandle<()> {
-        let follower = Follower { objects: Arc::clone(self.objects), changed: Arc::clone(&self.changed) };
-        tokio::spawn(follower.follow(Api::<Guarded<K>>::all(self.client.clone()), config.clone()))
+        tokio::spawn(self.follower().follow(Api::<Guarded<K>>::all(self.client.clone()), config.clone()))
+    }
+
+    /// A kind of which only a part is held: first what is on this node, which says what else.
+    fn follow_part<K: Lean>(&self, config: &Config, on_node: &str) -> JoinHandle<()> {
+        let (follower, ticked) = (self.follower(), self.ticks.subscribe());
+        let (api, config, on_node) = (Api::<Guarded<K>>::all(self.client.clone()), config.clone(), on_node.to_owned());
+        tokio::spawn(async move {
+            follower.begin_with(&api, &on_node, ticked).await;
+            follower.follow(api, config).await;
+        })
+    }
+
+    fn read_parts(&self, ticked: watch::Receiver<()>) -> JoinHandle<()> {
+        tokio::spawn(part::read_all(self.client.clone(), self.follower(), ticked))
     }
 }
 
@@ -156,8 +190,7 @@ impl Follower {
             match event {
                 Event::Init => objects.begin(K::KIND),
                 Event::InitApply(object) | Event::Apply(object) => {
-                    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-                    let decoded = object.0.map(Slim::into_object).map_err(|invalid| one_line(&invalid.error));
+                    let (namespace, name, decoded) = decoded(object);
                     objects.apply(K::KIND, &namespace, &name, decoded);
                 }
                 Event::Delete(object) => {
@@ -173,6 +206,13 @@ impl Follower {
         lock(&self.objects).set_failure(K::KIND, failure);
         (self.changed)();
     }
+}
+
+/// Namespace, name, and what is held of an object or why it cannot be decoded.
+fn decoded<K: Lean>(object: Guarded<K>) -> (Text, Text, Result<Object, String>) {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let object = object.0.map(Slim::into_object).map_err(|invalid| one_line(&invalid.error));
+    (namespace.into(), name.into(), object)
 }
 
 /// Nothing of what is done under the lock can leave it half done.

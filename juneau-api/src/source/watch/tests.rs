@@ -74,7 +74,8 @@ impl Run {
         });
         let changed = Arc::new(Notify::new());
         let tell = Arc::clone(&changed);
-        let source = WatchSource::start(&Client::new(service, "default"), "node-1", move || tell.notify_one());
+        let client = Client::new(service, "default");
+        let source = WatchSource::start(&client, "node-1", Duration::from_secs(60), move || tell.notify_one());
         Self { source, changed, requests }
     }
 
