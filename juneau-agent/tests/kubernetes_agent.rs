@@ -176,17 +176,21 @@ impl World {
     /// A Pod of the node in Subnet red-a, with what an operator makes of it; the endpoint's address may be another one
     /// than the interface's.
     fn pod(&self, namespace: &str, name: &str, allocated: u8, taken: u8) {
-        let spec = json!({"nodeName": "node-1", "containers": [{"name": "c", "image": "none"}],
+        self.pod_at(namespace, name, "red-a", "node-1", allocated, taken);
+    }
+
+    fn pod_at(&self, namespace: &str, name: &str, subnet: &str, node: &str, allocated: u8, taken: u8) {
+        let spec = json!({"nodeName": node, "containers": [{"name": "c", "image": "none"}],
             "automountServiceAccountToken": false});
         let metadata = json!({"name": name, "namespace": namespace});
         self.apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}));
         let uid = self.get("pod", namespace, name)["metadata"]["uid"].clone();
         let interface = format!("{name}.eth0");
         let reference = json!({"name": name, "interface": "eth0", "uid": uid});
-        let spec = json!({"podRef": reference, "nodeName": "node-1", "subnet": "red-a"});
+        let spec = json!({"podRef": reference, "nodeName": node, "subnet": subnet});
         let address = json!({"phase": "Allocated", "address": format!("10.0.1.{allocated}/24")});
         self.ours("NetworkInterface", namespace, &interface, spec, address);
-        let spec = json!({"kind": "Pod", "nodeName": "node-1", "subnet": "red-a", "podRef": reference,
+        let spec = json!({"kind": "Pod", "nodeName": node, "subnet": subnet, "podRef": reference,
             "address": format!("10.0.1.{taken}/24"), "macAddress": format!("02:00:0a:00:01:{taken:02x}")});
         self.ours("NetworkEndpoint", namespace, &interface, spec, Value::Null);
     }
@@ -218,7 +222,8 @@ impl World {
     fn lists(&self) -> usize {
         let asked = self.asked();
         let count = |is: fn(&AuditEvent) -> bool| asked.iter().filter(|event| is(event)).count();
-        count(|event| event.verb == "list").max(count(|event| event.uri.contains("sendInitialEvents=true")))
+        let all = |event: &AuditEvent| event.verb == "list" && !is_part(event);
+        count(all).max(count(|event| event.uri.contains("sendInitialEvents=true")))
     }
 
     fn nothing_was_forbidden(&self) {
@@ -226,6 +231,11 @@ impl World {
         forbidden.retain(|event| event.user == AGENT);
         assert!(forbidden.is_empty(), "{forbidden:#?}");
     }
+}
+
+/// It asked for interfaces or endpoints of one node or Subnet, once.
+fn is_part(event: &AuditEvent) -> bool {
+    event.verb == "list" && event.uri.contains("fieldSelector=spec.") && event.resource != "pods"
 }
 
 fn node_file(directory: &Path) -> String {
@@ -292,6 +302,8 @@ fn it_serves_its_node_tells_what_it_did_and_outlives_the_api_server() {
             "{refused}"
         );
 
+        it_holds_only_what_it_needs(&world, &node, &agent);
+
         // Detached while no agent ran: the next one says so, and nothing else again.
         agent.kill();
         run(&format!("ip link delete {}", attached.host_interface));
@@ -331,7 +343,7 @@ fn it_serves_its_node_tells_what_it_did_and_outlives_the_api_server() {
         let shown =
             || asked.iter().map(|event| format!("{} {} {}", event.verb, event.uri, event.code)).collect::<Vec<_>>();
         assert_eq!(world.lists(), 2 * KINDS, "one a start and kind: {:#?}", shown());
-        let mut lists = asked.iter().filter(|event| event.verb == "list");
+        let mut lists = asked.iter().filter(|event| event.verb == "list" && !is_part(event));
         assert!(lists.all(|event| event.uri.contains("resourceVersion=0")), "lists come from the server's cache");
         let watches: Vec<_> = asked.iter().filter(|event| event.verb == "watch").collect();
         assert!(watches.len() > 2 * KINDS, "nothing was resumed");
@@ -342,6 +354,70 @@ fn it_serves_its_node_tells_what_it_did_and_outlives_the_api_server() {
         assert!(left.contains("a1.eth0") && !left.contains("d1.eth0"), "{left}");
         world.nothing_was_forbidden();
     });
+}
+
+/// Endpoints of a VPC are there before a Pod in it is attached, and not before there is one, and not for long after.
+fn it_holds_only_what_it_needs(world: &World, node: &Node, agent: &Agent<'_>) {
+    let held = |count: usize| {
+        let text = scrape(node);
+        text.contains(&format!("juneau_held_objects{{kind=\"NetworkEndpoint\"}} {count}\n")).then_some(())
+    };
+    // Of red: a1, b1, c1, and blue's x, which says to be here.
+    until("what is needed", || held(4)).unwrap_or_else(|| panic!("{}", scrape(node)));
+    world.ours("Vpc", "", "blue", json!({}), json!({"vpcID": 3, "mainRouteTable": "blue"}));
+    let gateway = json!({"vni": 301, "gateway": "10.0.1.1", "gatewayMAC": "02:00:0a:00:01:01"});
+    world.ours("Subnet", "", "blue-a", json!({"vpc": "blue", "cidr": "10.0.1.0/24"}), gateway);
+    let connected = json!([{"dst": "10.0.1.0/24", "via": {"type": "connected"}, "subnet": "blue-a"},
+        {"dst": "10.9.0.0/16", "via": {"type": "endpoint", "endpointName": "far.eth0"}}]);
+    world.ours("RouteTable", "", "blue", json!({"vpc": "blue"}), json!({"tableID": 30, "routes": connected}));
+    world.kubectl(
+        &["create", "--validate=false", "-f", "-"],
+        &json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "node-2"}})
+        .to_string(),
+    );
+    let addresses = json!({"status": {"addresses": [{"type": "InternalIP", "address": "192.168.77.12"}]}});
+    world.kubectl(
+        &["patch", "node", "node-2", "--subresource=status", "--type=merge", "-p", &addresses.to_string()],
+        "",
+    );
+    let log = world.control_plane.audit().from_now().unwrap();
+    world.pod_at("blue", "far", "blue-a", "node-2", 20, 20);
+    until("the table is seen", || scrape(node).contains("{kind=\"RouteTable\"} 2\n").then_some(())).unwrap();
+    // What comes after the endpoint has been seen.
+    world.pod("red", "e1", 16, 16);
+    until("what is needed", || held(5)).unwrap_or_else(|| panic!("{}", scrape(node)));
+    let problems = agent.status().problems;
+    assert!(
+        !problems.iter().any(|problem| problem.object.contains("blue/far") || problem.object.contains("Table/blue"))
+    );
+
+    world.pod_at("blue", "near", "blue-a", "node-1", 21, 21);
+    let near = Pod::new();
+    let sandbox = node.sandbox(&near, "blue", "near", &container_id("blue", "near"));
+    until("attached", || node.ask::<Value>(&Method::Attach(sandbox.clone())).ok()).unwrap();
+    held(7).unwrap_or_else(|| panic!("{}", scrape(node)));
+    let routes: Value = serde_json::to_value(agent.endpoints()).unwrap();
+    assert!(routes.to_string().contains("10.0.1.20"), "{routes}");
+    let parts = || log.events().unwrap().into_iter().filter(|event| event.user == AGENT && is_part(event)).count();
+    assert_eq!(parts(), 2, "one list of each kind for the one Subnet");
+
+    agent.detach(&near, "blue", "near");
+    for object in ["pod/near", "nwep/near.eth0", "networkinterface/near.eth0"] {
+        world.kubectl(&["delete", "-n", "blue", "--grace-period=0", "--force", object], "");
+    }
+    until("forgotten", || held(5)).unwrap_or_else(|| panic!("{}", scrape(node)));
+    for object in ["pod/e1", "nwep/e1.eth0", "networkinterface/e1.eth0"] {
+        world.kubectl(&["delete", "-n", "red", "--grace-period=0", "--force", object], "");
+    }
+}
+
+/// What the agent's metrics say.
+fn scrape(node: &Node) -> String {
+    let socket = node.directory.path().join("metrics.sock");
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: node\r\n\r\n").unwrap();
+    std::io::read_to_string(stream).unwrap()
 }
 
 #[test]

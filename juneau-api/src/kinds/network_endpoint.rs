@@ -24,8 +24,8 @@ use serde::{Deserialize, Serialize};
         printcolumn = r#"{"name":"Subnet","type":"string","jsonPath":".spec.subnet"}"#,
         printcolumn = r#"{"name":"L2Network","type":"string","jsonPath":".spec.l2Network"}"#,
         printcolumn = r#"{"name":"ExternalNetwork","type":"string","jsonPath":".spec.externalNetwork"}"#,
-        selectable = "spec.subnet",
-        selectable = "spec.nodeName",
+        selectable = ".spec.subnet",
+        selectable = ".spec.nodeName",
         printcolumn = r#"{"name":"Address","type":"string","jsonPath":".spec.address"}"#
     )
 )]

@@ -28,8 +28,8 @@ use serde::{Deserialize, Serialize};
         printcolumn = r#"{"name":"L2Network","type":"string","jsonPath":".spec.l2Network"}"#,
         printcolumn = r#"{"name":"ElasticIP","type":"string","jsonPath":".spec.elasticIP"}"#,
         printcolumn = r#"{"name":"Address","type":"string","jsonPath":".status.address"}"#,
-        selectable = "spec.subnet",
-        selectable = "spec.nodeName",
+        selectable = ".spec.subnet",
+        selectable = ".spec.nodeName",
         printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#
     )
 )]

@@ -84,7 +84,8 @@ impl Objects {
     pub fn apply(&mut self, kind: Kind, namespace: &str, name: &str, object: Result<Object, String>) {
         let id = (kind, (Text::from(namespace), Text::from(name)));
         let is_held = match object {
-            Ok(object) => {
+            Ok(mut object) => {
+                self.forget_what_is_not_ours(&mut object);
                 self.broken.remove(&id);
                 let place = match &mut self.needs {
                     Some(needs) => needs.take(&id, object, &mut self.view),
@@ -109,7 +110,6 @@ impl Objects {
 
     /// Puts an object into the view.
     fn put(&mut self, kind: Kind, name: &Name, mut object: Object) {
-        self.forget_what_is_not_ours(&mut object);
         // What is equal stays the same, so that nobody looks at it again.
         if self.view.get(kind, &name.0, &name.1).as_ref() == Some(&object) {
             return;
@@ -203,10 +203,8 @@ impl Objects {
     /// Whose endpoint it is not has no use for what only its own node reads, and no reason to look when that changes.
     fn forget_what_is_not_ours(&self, object: &mut Object) {
         let (Object::NetworkEndpoint(endpoint), Some(node)) = (object, &self.view.pods_of) else { return };
-        if endpoint.node != *node
-            && let Some(endpoint) = Arc::get_mut(endpoint)
-        {
-            endpoint.own = None;
+        if endpoint.node != *node && endpoint.own.is_some() {
+            Arc::make_mut(endpoint).own = None;
         }
     }
 
