@@ -47,15 +47,35 @@ pub(super) struct Needs {
     own: BTreeMap<Id, Text>,
     /// Subnets whose workloads are held.
     subnets: BTreeMap<Text, Need>,
-    /// What a watch or a list told of Subnets that are not shown yet; none: it is gone.
-    staged: BTreeMap<Id, Option<Object>>,
+    /// What a watch or a list told of Subnets that are not shown yet.
+    staged: BTreeMap<Id, Staged>,
+    /// How often something became needed.
+    turn: u64,
     /// Something may be shown now.
     dirty: bool,
 }
 
 #[derive(Debug)]
+enum Staged {
+    There(Object),
+    /// It was taken away in this turn. What became needed later is read later, and may tell of it again.
+    Gone(u64),
+}
+
+impl Staged {
+    const fn there(&self) -> Option<&Object> {
+        match self {
+            Self::There(object) => Some(object),
+            Self::Gone(_) => None,
+        }
+    }
+}
+
+#[derive(Debug)]
 struct Need {
     vpc: Text,
+    /// The turn in which it became needed.
+    since: u64,
     needed: bool,
     /// When it is forgotten, once it is known that it is not needed.
     forget_at: Option<Instant>,
@@ -73,7 +93,15 @@ impl Need {
 
 impl Needs {
     pub(super) fn new(node: Text, keep: Duration) -> Self {
-        Self { node, keep, own: BTreeMap::new(), subnets: BTreeMap::new(), staged: BTreeMap::new(), dirty: false }
+        Self {
+            node,
+            keep,
+            own: BTreeMap::new(),
+            subnets: BTreeMap::new(),
+            staged: BTreeMap::new(),
+            turn: 0,
+            dirty: false,
+        }
     }
 
     /// A watch told an object: where it belongs. What belongs into the view is returned.
@@ -92,7 +120,7 @@ impl Needs {
         match subnet.and_then(|subnet| self.subnets.get(&subnet)) {
             Some(need) if !need.shown => {
                 remove(view, id);
-                self.staged.insert(id.clone(), Some(object));
+                self.staged.insert(id.clone(), Staged::There(object));
                 Place::Behind
             }
             None if !is_own => {
@@ -112,7 +140,12 @@ impl Needs {
         // Not every server can be asked for one Subnet.
         let belongs =
             object.is_none_or(|object| place(object).and_then(|(_, of)| of).is_some_and(|of| **of == *subnet));
-        belongs && !self.staged.contains_key(id) && view.get(id.0, &id.1.0, &id.1.1).is_none()
+        let is_known = match self.staged.get(id) {
+            Some(Staged::There(_)) => true,
+            Some(Staged::Gone(turn)) => self.subnets.get(subnet).is_none_or(|need| *turn >= need.since),
+            None => view.get(id.0, &id.1.0, &id.1.1).is_some(),
+        };
+        belongs && !is_known
     }
 
     /// A watch told that an object is gone.
@@ -129,7 +162,7 @@ impl Needs {
     /// An object is not held any more. What is being read may tell of it still.
     fn vanish(&mut self, id: &Id) {
         if self.waiting() > 0 {
-            self.staged.insert(id.clone(), None);
+            self.staged.insert(id.clone(), Staged::Gone(self.turn));
         } else {
             self.staged.remove(id);
         }
@@ -174,20 +207,23 @@ impl Needs {
         for need in self.subnets.values_mut() {
             need.needed = false;
         }
-        let mut new = BTreeSet::new();
+        let (mut new, turn) = (BTreeSet::new(), self.turn + 1);
         for (name, item) in view.subnets.iter().filter(|(_, item)| vpcs.contains(&item.object.vpc)) {
             let need = self.subnets.entry(Arc::clone(name)).or_insert_with(|| {
                 new.insert(Arc::clone(name));
                 let whole = BTreeSet::new();
-                Need { vpc: Text::default(), needed: true, forget_at: None, whole, shown: false }
+                Need { vpc: Text::default(), since: turn, needed: true, forget_at: None, whole, shown: false }
             });
             need.vpc = Arc::clone(&item.object.vpc);
             (need.needed, need.forget_at) = (true, None);
         }
+        if !new.is_empty() {
+            self.turn = turn;
+        }
         // What is on this node was in the view while nobody knew its Subnet.
         for (id, _) in self.own.iter().filter(|(_, subnet)| new.contains(*subnet)) {
             if let Some(object) = view.get(id.0, &id.1.0, &id.1.1) {
-                self.staged.insert(id.clone(), Some(object));
+                self.staged.insert(id.clone(), Staged::There(object));
                 remove(view, id);
             }
         }
@@ -210,7 +246,7 @@ impl Needs {
         let objects = self.take_staged(&shown);
         if self.waiting() == 0 {
             // Nobody is going to tell again of what is gone.
-            self.staged.retain(|_, object| object.is_some());
+            self.staged.retain(|_, staged| staged.there().is_some());
         }
         objects
     }
@@ -249,14 +285,15 @@ impl Needs {
     fn take_staged(&mut self, subnets: &BTreeSet<Text>) -> Vec<(Id, Object)> {
         let mut taken = Vec::new();
         if !subnets.is_empty() {
-            self.staged.retain(|id, object| {
-                let subnet = object.as_ref().and_then(place).and_then(|(_, subnet)| subnet);
-                let is_meant = subnet.is_some_and(|subnet| subnets.contains(subnet));
-                if is_meant {
-                    taken.extend(object.take().map(|object| (id.clone(), object)));
+            let is_meant = |staged: &Staged| {
+                let subnet = staged.there().and_then(place).and_then(|(_, subnet)| subnet);
+                subnet.is_some_and(|subnet| subnets.contains(subnet))
+            };
+            for (id, staged) in self.staged.extract_if(.., |_, staged| is_meant(staged)) {
+                if let Staged::There(object) = staged {
+                    taken.push((id, object));
                 }
-                !is_meant
-            });
+            }
         }
         taken
     }
