@@ -320,12 +320,12 @@ impl World {
 
     /// All is told and asked, and nothing is kept that is not needed.
     fn settle(&mut self) {
-        for kind in 0..3 {
-            if !self.told.contains_key(&KINDS[kind]) {
-                self.take(&Step::Begin(kind));
+        for (number, kind) in KINDS.into_iter().enumerate() {
+            if !self.told.contains_key(&kind) {
+                self.take(&Step::Begin(number));
             }
-            self.end(KINDS[kind]);
-            self.tell(KINDS[kind], usize::MAX);
+            self.end(kind);
+            self.tell(kind, usize::MAX);
         }
         for _ in 0..3 {
             self.take(&Step::Answer);
