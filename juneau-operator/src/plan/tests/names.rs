@@ -42,7 +42,7 @@ fn tell(source: &mut Source, document: Value) {
 }
 
 fn source() -> Source {
-    let mut source = Source::new(view::Kind::ALL, Some("n1".into()), "test");
+    let mut source = Source::new(view::Kind::ALL, Some("n1".into()), std::time::Duration::ZERO, "test");
     tell(
         &mut source,
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
