@@ -282,8 +282,11 @@ async fn what_is_off_is_told_to_users_of_few_rights_until_it_is_repaired() {
     assert!(said.code == 1 && said.error.contains("in Namespace blue"), "{said:?}");
     assert_eq!(ask(&nobody, &["status"]).code, 2);
 
-    // Who views all.
-    let said = ask(&viewer, &["describe", "vpc", "red"]);
+    // Who views all. Events are told of what has lasted.
+    let said = until("its Events are told", &viewer, &["describe", "vpc", "red"], |said| {
+        said.out.contains("SubnetExhausted  interface eth0")
+    })
+    .await;
     assert_eq!(said.code, 0, "{said:?}");
     for part in [
         "may enter: Namespaces with tenant=red: red",

@@ -37,11 +37,10 @@ pub fn main(cli: Cli) -> ExitCode {
     let ended = match cli.command {
         Command::Crds => print(&crate::crds()),
         Command::Run(options) => {
-            log(&cli.log, cli.log_json);
-            match &options.directory {
+            log(&cli.log, cli.log_json).and_then(|()| match &options.directory {
                 Some(path) => serve(path, &options),
                 None => start(*options),
-            }
+            })
         }
     };
     match ended {
@@ -53,11 +52,13 @@ pub fn main(cli: Cli) -> ExitCode {
     }
 }
 
-fn log(filter: &str, json: bool) {
-    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+fn log(filter: &str, json: bool) -> Result<(), String> {
+    let filter = EnvFilter::try_new(filter)
+        .map_err(|error| format!("--log {filter:?}: {error}; say error, warn, info, debug or trace"))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // An embedder may have set up its own.
     let _ = if json { builder.json().try_init() } else { builder.try_init() };
+    Ok(())
 }
 
 fn print(text: &Result<String, String>) -> Result<(), String> {
