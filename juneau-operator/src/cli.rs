@@ -36,12 +36,10 @@ enum Command {
 pub fn main(cli: Cli) -> ExitCode {
     let ended = match cli.command {
         Command::Crds => print(&crate::crds()),
-        Command::Run(options) => {
-            log(&cli.log, cli.log_json).and_then(|()| match &options.directory {
-                Some(path) => serve(path, &options),
-                None => start(*options),
-            })
-        }
+        Command::Run(options) => log(&cli.log, cli.log_json).and_then(|()| match &options.directory {
+            Some(path) => serve(path, &options),
+            None => start(*options),
+        }),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

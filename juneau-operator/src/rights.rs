@@ -14,6 +14,8 @@ pub enum Scope {
     Own,
     /// In `kube-system`: a Role.
     KubeSystem,
+    /// In `default`: a Role.
+    Default,
 }
 
 /// Verbs on one resource.
@@ -105,6 +107,8 @@ pub const OPERATOR: &[Right] = &[
     },
     // The ranges that kubeadm was told.
     Right { scope: Scope::KubeSystem, group: "", resource: "configmaps", name: "kubeadm-config", verbs: &["get"] },
+    // The Service that every API server has an address of.
+    Right { scope: Scope::Default, group: "", resource: "services", name: "kubernetes", verbs: &["get"] },
 ];
 
 /// The resource and the verb behind a way of writing.

@@ -67,6 +67,7 @@ fn granted(account: &str) -> BTreeSet<Grant> {
             None => Scope::Cluster,
             Some("juneau-system") => Scope::Own,
             Some("kube-system") => Scope::KubeSystem,
+            Some("default") => Scope::Default,
             Some(other) => panic!("a role in {other}"),
         };
         for rule in found[0]["rules"].as_array().unwrap() {

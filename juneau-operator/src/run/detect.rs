@@ -2,9 +2,10 @@
 
 use super::Options;
 use crate::plan::Config;
+use crate::state::State;
 use futures::StreamExt as _;
 use ipnet::Ipv4Net;
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Service};
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use kube::api::{Api, ListParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -18,6 +19,8 @@ use tokio::sync::watch;
 
 /// Where kubeadm keeps what it was told.
 const KUBEADM: (&str, &str) = ("kube-system", "kubeadm-config");
+/// The API server's own Service.
+const KUBERNETES: (&str, &str) = ("default", "kubernetes");
 /// The shortest prefix of a Subnet.
 const SHORTEST: u8 = 16;
 /// The longest.
@@ -39,11 +42,18 @@ pub(super) async fn detect(client: &kube::Client, options: &Options) -> Config {
         }
     })
     .await;
-    conclude(options, kubeadm.as_ref(), &nodes, ranges)
+    let kubernetes = ask("services", || kubernetes(client)).await;
+    conclude(options, kubeadm.as_ref(), &nodes, ranges, kubernetes)
 }
 
 /// What follows from what was found.
-fn conclude(options: &Options, kubeadm: Option<&Value>, nodes: &[Node], ranges: BTreeSet<Ipv4Net>) -> Config {
+fn conclude(
+    options: &Options,
+    kubeadm: Option<&Value>,
+    nodes: &[Node],
+    ranges: BTreeSet<Ipv4Net>,
+    kubernetes: Option<Ipv4Addr>,
+) -> Config {
     let mut config = Config {
         require_namespace_binding: options.require_namespace_binding,
         node_namespace: Some(options.pod_namespace.clone()),
@@ -54,7 +64,7 @@ fn conclude(options: &Options, kubeadm: Option<&Value>, nodes: &[Node], ranges: 
         None if !ranges.is_empty() => ranges.into_iter().collect(),
         None => {
             let told = kubeadm.and_then(|kubeadm| first_range(kubeadm, "serviceSubnet"));
-            told.or_else(around_kubernetes).into_iter().collect()
+            told.or_else(|| kubernetes.and_then(usual_range)).into_iter().collect()
         }
     };
     // Nodes' podCIDRs are no source: they come some time after the Nodes, and more of them with each Node, so what they have
@@ -70,9 +80,13 @@ fn conclude(options: &Options, kubeadm: Option<&Value>, nodes: &[Node], ranges: 
             "a Node's podCIDR is outside the CIDR of a Subnet default that is made now: --default-subnet-cidr wins"
         );
     }
-    match options.underlay_mtu.or_else(|| mtu(nodes)) {
+    let internal_ips = nodes
+        .iter()
+        .flat_map(|node| node.status.iter().flat_map(|status| status.addresses.iter().flatten()))
+        .filter(|address| address.type_ == "InternalIP");
+    match options.underlay_mtu.or_else(|| mtu(internal_ips.map(|address| &*address.address))) {
         Some(mtu) => config.underlay_mtu = mtu,
-        None => tracing::info!(mtu = config.underlay_mtu, "no device here has a Node's InternalIP; MTU assumed"),
+        None => tracing::info!(mtu = config.underlay_mtu, "no device here has a Node's InternalIP yet; MTU assumed"),
     }
     tracing::info!(
         services = ?config.service_cidrs, pods = %config.default_subnet_cidr, mtu = config.underlay_mtu, "detected"
@@ -83,8 +97,31 @@ fn conclude(options: &Options, kubeadm: Option<&Value>, nodes: &[Node], ranges: 
     config
 }
 
+/// Finds the MTU between nodes as soon as a Node has the address of a device here: the operator may be there before
+/// Nodes are, and before they have addresses.
+pub(super) async fn follow_mtu(state: Arc<State>, config: Arc<watch::Sender<Arc<Config>>>) {
+    let mut changes = state.changes();
+    loop {
+        changes.mark_unchanged();
+        if let Some(mtu) = state.read(|view| mtu(view.nodes.values().flat_map(|node| &node.internal_ips))) {
+            config.send_if_modified(|config| {
+                let changed = config.underlay_mtu != mtu;
+                if changed {
+                    tracing::info!(mtu, "MTU between nodes found");
+                    Arc::make_mut(config).underlay_mtu = mtu;
+                }
+                changed
+            });
+            return;
+        }
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Keeps the ranges of Services current, for ever.
-pub(super) async fn follow(client: kube::Client, patience: Duration, config: watch::Sender<Arc<Config>>) {
+pub(super) async fn follow(client: kube::Client, patience: Duration, config: Arc<watch::Sender<Arc<Config>>>) {
     let mut events =
         pin!(watcher::watcher(Api::<ServiceCIDR>::all(client), super::watch::config(patience)).default_backoff());
     let mut ranges: BTreeMap<String, Vec<Ipv4Net>> = BTreeMap::new();
@@ -174,23 +211,33 @@ fn fitting(range: Ipv4Net) -> Ipv4Net {
     Ipv4Net::new(range.network(), length).map_or(range, |net| net.trunc())
 }
 
-/// The usual range around the Service `kubernetes`, which every Pod is told of.
-fn around_kubernetes() -> Option<Ipv4Net> {
-    let address: Ipv4Addr = std::env::var("KUBERNETES_SERVICE_HOST").ok()?.parse().ok()?;
+/// The IPv4 address of the API server's own Service. What a Pod is told of by its environment may be a node's address
+/// instead, since that is how the operator is told to reach the API server without Services.
+async fn kubernetes(client: &kube::Client) -> kube::Result<Option<Ipv4Addr>> {
+    let service = match Api::<Service>::namespaced(client.clone(), KUBERNETES.0).get_opt(KUBERNETES.1).await {
+        Err(kube::Error::Api(status)) if status.code == 403 => None,
+        other => other?,
+    };
+    let addresses =
+        service.and_then(|service| service.spec).map(|spec| spec.cluster_ips.or(spec.cluster_ip.map(|ip| vec![ip])));
+    Ok(addresses.flatten().into_iter().flatten().find_map(|address| address.parse().ok()))
+}
+
+/// The usual range around the address of a Service.
+fn usual_range(address: Ipv4Addr) -> Option<Ipv4Net> {
     let usual = Ipv4Net::new(Ipv4Addr::new(10, 96, 0, 0), 12).ok()?;
     let range = if usual.contains(&address) { usual } else { Ipv4Net::new(address, 16).ok()?.trunc() };
     tracing::warn!(%range, "the range of Services is guessed: give --service-cluster-ip-range if it is another");
     Some(range)
 }
 
-/// The MTU of the device here that has the InternalIP of any Node.
-fn mtu(nodes: &[Node]) -> Option<u32> {
-    let internal: BTreeSet<IpAddr> = nodes
-        .iter()
-        .flat_map(|node| node.status.iter().flat_map(|status| status.addresses.iter().flatten()))
-        .filter(|address| address.type_ == "InternalIP")
-        .filter_map(|address| address.address.parse().ok())
-        .collect();
+/// The MTU of the device here that has any of Nodes' InternalIPs.
+fn mtu(internal_ips: impl IntoIterator<Item = impl AsRef<str>>) -> Option<u32> {
+    let internal: BTreeSet<IpAddr> =
+        internal_ips.into_iter().filter_map(|address| address.as_ref().parse().ok()).collect();
+    if internal.is_empty() {
+        return None;
+    }
     let device = nix::ifaddrs::getifaddrs().ok()?.find(|device| {
         let address = device.address.as_ref();
         let v4 = address.and_then(|address| address.as_sockaddr_in()).map(|address| IpAddr::V4(address.ip()));
@@ -204,6 +251,8 @@ fn mtu(nodes: &[Node]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::Event;
+    use crate::view::{Kind, Object};
 
     fn net(text: &str) -> Ipv4Net {
         text.parse().unwrap()
@@ -231,7 +280,7 @@ mod tests {
     fn bootstrapped(flags: &[&str], kubeadm: Option<&str>, ranges: &[&str]) -> String {
         let kubeadm = kubeadm
             .map(|range| serde_json::json!({"networking": {"podSubnet": range, "serviceSubnet": "10.96.0.0/12"}}));
-        let config = conclude(&options(flags), kubeadm.as_ref(), &nodes(ranges), BTreeSet::new());
+        let config = conclude(&options(flags), kubeadm.as_ref(), &nodes(ranges), BTreeSet::new(), None);
         let now = k8s_openapi::jiff::Timestamp::from_second(1_800_000_000).unwrap();
         let mut objects = crate::sink::Objects::new();
         for _ in 0..4 {
@@ -252,6 +301,46 @@ mod tests {
             let flags = ["--default-subnet-cidr=10.9.0.0/20"];
             assert_eq!(bootstrapped(&flags, Some("10.7.0.0/16"), ranges), "10.9.0.0/20", "{ranges:?}");
         }
+    }
+
+    #[test]
+    fn the_range_of_services_is_what_is_told_else_the_usual_one_around_the_api_server_s() {
+        let concluded = |flags: &[&str], kubeadm: Option<&str>, ranges: &[&str], kubernetes: Option<&str>| {
+            let kubeadm = kubeadm.map(|range| serde_json::json!({"networking": {"serviceSubnet": range}}));
+            let ranges = ranges.iter().map(|range| net(range)).collect();
+            let kubernetes = kubernetes.map(|address| address.parse().unwrap());
+            conclude(&options(flags), kubeadm.as_ref(), &[], ranges, kubernetes).service_cidrs
+        };
+        assert_eq!(concluded(&[], None, &[], None), []);
+        assert_eq!(concluded(&[], None, &[], Some("10.96.0.1")), [net("10.96.0.0/12")]);
+        assert_eq!(concluded(&[], None, &[], Some("172.20.0.1")), [net("172.20.0.0/16")]);
+        let told = Some("10.100.0.0/16");
+        assert_eq!(concluded(&[], told, &[], Some("10.96.0.1")), [net("10.100.0.0/16")]);
+        assert_eq!(concluded(&[], told, &["10.101.0.0/16"], Some("10.96.0.1")), [net("10.101.0.0/16")]);
+        let flags = ["--service-cluster-ip-range=10.102.0.0/16"];
+        assert_eq!(concluded(&flags, told, &["10.101.0.0/16"], Some("10.96.0.1")), [net("10.102.0.0/16")]);
+    }
+
+    #[tokio::test]
+    async fn the_mtu_is_found_when_a_node_has_its_address() {
+        let state = Arc::new(State::new([Kind::Node]));
+        let (sender, mut config) = watch::channel(Arc::new(Config { underlay_mtu: 1, ..Config::default() }));
+        let follower = tokio::spawn(follow_mtu(Arc::clone(&state), Arc::new(sender)));
+        let node = |addresses: Value| {
+            let node = serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+                "status": {"addresses": addresses}});
+            Event::Found(Object::from_json(Kind::Node, node).unwrap())
+        };
+        state.handle(node(serde_json::json!([])));
+        state.handle(node(serde_json::json!([{"type": "InternalIP", "address": "192.0.2.77"}])));
+        tokio::task::yield_now().await;
+        assert_eq!(config.borrow().underlay_mtu, 1);
+        // The loopback device has this address everywhere.
+        state.handle(node(serde_json::json!([{"type": "InternalIP", "address": "127.0.0.1"}])));
+        config.changed().await.unwrap();
+        let text = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        assert_eq!(config.borrow().underlay_mtu.to_string(), text.trim());
+        follower.await.unwrap();
     }
 
     #[test]

@@ -131,11 +131,21 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         counts: metrics.admission.clone(),
     };
     part(&mut parts, "webhook", http::serve(webhook, router(admission), Some(tls), options.enable_http2, stop.clone()));
+    let tell_config = Arc::new(tell_config);
     let follow = options.service_cluster_ip_range.is_none().then(|| client.clone());
-    part(&mut endless, "Service ranges", async move {
-        if let Some(client) = follow {
-            detect::follow(client, patience, tell_config).await;
-        }
+    let (mtu, known) = (options.underlay_mtu, Arc::clone(&state));
+    part(&mut endless, "detection", async move {
+        let ranges = async {
+            if let Some(client) = follow {
+                detect::follow(client, patience, Arc::clone(&tell_config)).await;
+            }
+        };
+        let mtu = async {
+            if mtu.is_none() {
+                detect::follow_mtu(known, Arc::clone(&tell_config)).await;
+            }
+        };
+        tokio::join!(ranges, mtu);
         std::future::pending::<()>().await;
     });
 
