@@ -41,14 +41,9 @@ fn tell(source: &mut Source, document: Value) {
     source.apply(key.kind, &key.name.namespace, &key.name.name, Ok(object));
 }
 
-fn source() -> Source {
-    let mut source = Source::new(view::Kind::ALL, Some("n1".into()), std::time::Duration::ZERO, "test");
-    tell(
-        &mut source,
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
-            "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}),
-    );
-    source
+fn node() -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+        "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}})
 }
 
 proptest! {
@@ -73,14 +68,20 @@ proptest! {
         }
         cluster.settle();
 
-        let mut source = source();
-        for kind in view::Kind::ALL {
+        let mut source = Source::new(view::Kind::ALL, Some("n1".into()), std::time::Duration::ZERO, "test");
+        // The first lists tell what the node needs, the second ones all of that.
+        for kind in [view::Kind::ALL, view::Kind::ALL].into_iter().flatten() {
             let Some(of_plan) = Kind::ALL.into_iter().find(|known| known.as_str() == kind.as_str()) else { continue };
+            source.begin(kind);
+            if kind == view::Kind::Node {
+                tell(&mut source, node());
+            }
             for object in cluster.objects.view().all(of_plan) {
                 if let Some(document) = to_json(&object) {
                     tell(&mut source, document);
                 }
             }
+            source.end(kind);
         }
         let mut follower = Normaliser::new("n1");
         follower.update(&source.snapshot().view);
