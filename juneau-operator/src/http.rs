@@ -3,7 +3,10 @@
 use crate::run::Metrics;
 use crate::state::State;
 use axum::Router;
+use axum::extract::Request;
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -23,6 +26,8 @@ use tokio_rustls::TlsAcceptor;
 const CONNECTIONS: usize = 256;
 /// A handshake, or the head of a request, that takes longer is cut off.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A request that takes longer, from its head to the answer, is answered with 408: API servers wait for less.
+const WHOLE: Duration = Duration::from_secs(15);
 /// How long requests that are being answered may take at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
@@ -55,6 +60,7 @@ pub async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let acceptor = tls.map(TlsAcceptor::from);
+    let router = router.layer(from_fn(in_time));
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     while !*stop.borrow_and_update() {
@@ -91,6 +97,11 @@ pub async fn serve(
     }
     drop(listener);
     let _ = timeout(LAST_ANSWERS, async { while connections.join_next().await.is_some() {} }).await;
+}
+
+/// Ends what is not answered in time: a body that comes slowly would keep its connection's place for ever.
+async fn in_time(request: Request, next: Next) -> Response {
+    timeout(WHOLE, next.run(request)).await.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
 }
 
 async fn answer(
@@ -165,6 +176,20 @@ pub fn metrics(metrics: Metrics, look: impl Fn(&Metrics) + Clone + Send + Sync +
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_end_is_answered_in_time() {
+        use axum::body::{Body, Bytes};
+        use tower::ServiceExt as _;
+        let router = Router::new().route("/", axum::routing::post(|_: Bytes| async {})).layer(from_fn(in_time));
+        let ask = |body| router.clone().oneshot(Request::post("/").body(body).unwrap());
+        assert_eq!(ask(Body::from("whole")).await.unwrap().status(), StatusCode::OK);
+        let start = tokio::time::Instant::now();
+        let slow = futures::stream::iter([Ok::<_, std::io::Error>("half")]);
+        let slow = futures::StreamExt::chain(slow, futures::stream::pending());
+        assert_eq!(ask(Body::from_stream(slow)).await.unwrap().status(), StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(start.elapsed(), WHOLE);
+    }
 
     #[test]
     fn addresses_are_read_as_the_go_project_writes_them() {

@@ -78,7 +78,8 @@ impl Engine {
                 self.complete = snapshot.unknown == 0;
                 self.read = true;
                 let changed = self.objects.update(&snapshot.view) || known != (self.read, self.complete);
-                let of_objects = self.objects.problems().iter().cloned();
+                // What an object names may be of a kind that has not been listed.
+                let of_objects = self.objects.problems().iter().filter(|_| snapshot.listed).cloned();
                 self.problems.set(Finder::Objects, snapshot.problems.into_iter().chain(of_objects));
                 self.problems.set(Finder::Directory, []);
                 changed

@@ -40,6 +40,8 @@ pub struct Snapshot {
     /// Parts that cannot be read and have no good version from before: what they would say is not known. Nobody should
     /// take an object for removed because it is not here.
     pub unknown: usize,
+    /// Whether everything has been listed at least once. Until then, what is not here may only not have been told yet.
+    pub listed: bool,
 }
 
 /// Files and the objects that they hold.
@@ -190,6 +192,7 @@ impl Directory {
             view: self.view.clone(),
             problems: of_files.chain(self.doubles.values().flatten()).cloned().collect(),
             unknown: self.files.values().map(|file| file.unknown).sum(),
+            listed: true,
         }
     }
 }

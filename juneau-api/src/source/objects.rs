@@ -249,6 +249,7 @@ impl Objects {
     pub fn snapshot(&self) -> Snapshot {
         let mut problems = Vec::new();
         let mut unknown = self.kinds.values().filter(|state| !state.known).count();
+        let listed = unknown == 0;
         for (kind, state) in &self.kinds {
             if let Some((message, remedy)) = &state.failure {
                 problems.push(Problem::new(format!("watch of {kind}"), message.as_str(), remedy.as_str()));
@@ -272,7 +273,7 @@ impl Objects {
             let remedy = "correct the object; see that the CRDs are of this release";
             problems.push(Problem::new(object, message, remedy).at(&*self.origin));
         }
-        Snapshot { view: self.view.clone(), problems, unknown }
+        Snapshot { view: self.view.clone(), problems, unknown, listed }
     }
 }
 
@@ -301,9 +302,9 @@ mod tests {
     #[test]
     fn nothing_is_known_before_the_first_list_ends_and_nothing_goes_before_the_next_does() {
         let mut objects = listed();
-        assert_eq!(objects.snapshot().unknown, 1);
+        assert_eq!((objects.snapshot().unknown, objects.snapshot().listed), (1, false));
         objects.end(Kind::Node);
-        assert_eq!(objects.snapshot().unknown, 0);
+        assert_eq!((objects.snapshot().unknown, objects.snapshot().listed), (0, true));
         let before = objects.snapshot();
         objects.begin(Kind::Node);
         objects.apply(Kind::Node, "", "b", Ok(node("192.0.2.2")));
@@ -325,7 +326,7 @@ mod tests {
         objects.apply(Kind::Node, "", "c", Err("status: wrong".into()));
         let snapshot = objects.snapshot();
         assert_eq!(nodes(&snapshot), [("a", "192.0.2.1"), ("b", "192.0.2.2")]);
-        assert_eq!(snapshot.unknown, 1, "c may be anything");
+        assert_eq!((snapshot.unknown, snapshot.listed), (1, true), "c may be anything");
         let texts: Vec<_> = snapshot.problems.iter().map(|problem| (&*problem.object, &*problem.message)).collect();
         let kept = "cannot be decoded: status: wrong; the last good version stays in force";
         assert_eq!(texts, [("Node/b", kept), ("Node/c", "cannot be decoded: status: wrong")]);
