@@ -294,7 +294,7 @@ fn a_connection_reuses_its_ports_at_once() {
         for round in 0..40 {
             // After a reset, and after an orderly end, in turns.
             let answer = ask(&lab, "red/a1", port, to, round % 2 == 0);
-            assert_eq!(answer.ok().as_deref(), Some(owner), "round {round}");
+            assert_eq!(answer.map_err(|error| error.to_string()).as_deref(), Ok(owner), "round {round}");
         }
     }
 }
