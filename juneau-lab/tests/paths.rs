@@ -1,13 +1,12 @@
-//! What stacks make of the network: sizes, errors, streams, next hops, reused ports. Real sockets in real Pods.
+//! What stacks make of the network: sizes, errors, streams, next hops. Real sockets in real Pods.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
 use common::{Lab, eventually, pod, text};
 use juneau_lab::namespace::within;
-use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -250,53 +249,6 @@ fn a_route_whose_target_does_not_exist_is_unreachable() {
         text(&lab.run(&["status"]))
     );
     assert!(ping(&lab, "red/a1", "-c 1 -W 2 10.0.2.20").0, "the table's other routes stay");
-}
-
-/// Opens a connection from a given port, asks the responder its name, and closes; `reset` closes by RST.
-fn ask(lab: &Lab, from: &str, port: u16, to: SocketAddrV4, reset: bool) -> std::io::Result<String> {
-    within(&netns(lab, from), || {
-        let run = || {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-            socket.set_reuse_address(true)?;
-            socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into())?;
-            socket.connect_timeout(&SocketAddr::from(to).into(), PATIENCE)?;
-            if reset {
-                socket.set_linger(Some(Duration::ZERO))?;
-            }
-            let mut stream = TcpStream::from(socket);
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.write_all(b"who\n")?;
-            let mut answer = String::new();
-            let mut buffer = [0; 64];
-            // Until the answer is there; with `reset` the rest is not waited for.
-            while !answer.ends_with('\n') {
-                match stream.read(&mut buffer)? {
-                    0 => break,
-                    count => answer.push_str(&String::from_utf8_lossy(&buffer[..count])),
-                }
-            }
-            if !reset {
-                // The responder closes first, and keeps the ports for a while.
-                stream.read_to_string(&mut answer)?;
-            }
-            Ok(answer.trim().to_owned())
-        };
-        Ok(run())
-    })
-    .unwrap()
-}
-
-#[test]
-fn a_connection_reuses_its_ports_at_once() {
-    let lab = Lab::two_tenants("reuse");
-    for (to, owner, port) in [("10.0.2.10", "red/b1", 41_000), ("10.0.2.20", "red/b2", 41_001)] {
-        let to = SocketAddrV4::new(to.parse().unwrap(), RESPONDER);
-        for round in 0..40 {
-            // After a reset, and after an orderly end, in turns.
-            let answer = ask(&lab, "red/a1", port, to, round % 2 == 0);
-            assert_eq!(answer.map_err(|error| error.to_string()).as_deref(), Ok(owner), "round {round}");
-        }
-    }
 }
 
 #[test]
