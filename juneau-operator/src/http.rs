@@ -60,7 +60,7 @@ pub async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let acceptor = tls.map(TlsAcceptor::from);
-    let router = router.layer(from_fn(in_time));
+    let router = bounded(router);
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     while !*stop.borrow_and_update() {
@@ -97,6 +97,11 @@ pub async fn serve(
     }
     drop(listener);
     let _ = timeout(LAST_ANSWERS, async { while connections.join_next().await.is_some() {} }).await;
+}
+
+/// With what every listener's requests are held to.
+fn bounded(router: Router) -> Router {
+    router.layer(from_fn(in_time))
 }
 
 /// Ends what is not answered in time: a body that comes slowly would keep its connection's place for ever.
@@ -142,7 +147,11 @@ pub fn health(state: Arc<State>, ready: impl Fn() -> Result<(), String> + Clone 
     Router::new().route("/healthz", get(|| async { "ok\n" })).route(
         "/readyz",
         get(move || async move {
-            let unsynced: Vec<_> = state.unsynced().into_iter().map(|kind| kind.as_str()).collect();
+            let unsynced = state.unsynced().into_iter().map(|(kind, why)| match why {
+                Some(why) => format!("{kind} ({why})"),
+                None => kind.to_string(),
+            });
+            let unsynced: Vec<_> = unsynced.collect();
             if !unsynced.is_empty() {
                 return (StatusCode::SERVICE_UNAVAILABLE, format!("not read yet: {}\n", unsynced.join(", ")));
             }
@@ -181,7 +190,8 @@ mod tests {
     async fn a_body_that_does_not_end_is_answered_in_time() {
         use axum::body::{Body, Bytes};
         use tower::ServiceExt as _;
-        let router = Router::new().route("/", axum::routing::post(|_: Bytes| async {})).layer(from_fn(in_time));
+        let router = Router::new().route("/", axum::routing::post(|_: Bytes| async {}));
+        let router = bounded(router);
         let ask = |body| router.clone().oneshot(Request::post("/").body(body).unwrap());
         assert_eq!(ask(Body::from("whole")).await.unwrap().status(), StatusCode::OK);
         let start = tokio::time::Instant::now();
@@ -189,6 +199,54 @@ mod tests {
         let slow = futures::StreamExt::chain(slow, futures::stream::pending());
         assert_eq!(ask(Body::from_stream(slow)).await.unwrap().status(), StatusCode::REQUEST_TIMEOUT);
         assert_eq!(start.elapsed(), WHOLE);
+    }
+
+    /// What a sender that sends a byte a second, from `begun` on, is answered until its connection ends.
+    async fn dribbled(begun: &'static str, rest: char) -> String {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, split};
+        let router = Router::new()
+            .route("/read", axum::routing::post(|_: axum::body::Bytes| async {}))
+            .route("/metrics", get(|| async { "numbers" }));
+        let (here, there) = tokio::io::duplex(1024);
+        let (_stop, stopped) = watch::channel(false);
+        let connection = tokio::spawn(answer(there, bounded(router), false, stopped));
+        let (mut read, mut write) = split(here);
+        let sender = tokio::spawn(async move {
+            write.write_all(begun.as_bytes()).await.unwrap();
+            while write.write_all(rest.to_string().as_bytes()).await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let mut said = String::new();
+        timeout(WHOLE + PATIENCE, read.read_to_string(&mut said)).await.unwrap().unwrap();
+        connection.await.unwrap();
+        sender.abort();
+        said
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sender_that_dribbles_is_cut_off_wherever_it_does() {
+        let start = tokio::time::Instant::now();
+        dribbled("POST /read HTTP/1.1\r\nx: ", 'x').await;
+        assert!(start.elapsed() <= PATIENCE, "{:?}", start.elapsed());
+        let said = dribbled("POST /read HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n", 'x').await;
+        assert!(said.starts_with("HTTP/1.1 408 "), "{said}");
+        // Nobody reads what is sent with a question that has no body.
+        let said = dribbled("GET /metrics HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n", 'x').await;
+        assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("numbers"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn what_is_not_read_yet_is_named_with_why() {
+        use axum::body::{Body, to_bytes};
+        use tower::ServiceExt as _;
+        let state = Arc::new(State::new([crate::view::Kind::Vpc, crate::view::Kind::Pod]));
+        state.failed(crate::view::Kind::Vpc, "connection refused");
+        let request = Request::get("/readyz").body(Body::empty()).unwrap();
+        let said = health(state, || Ok(())).oneshot(request).await.unwrap();
+        assert_eq!(said.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let text = to_bytes(said.into_body(), 1024).await.unwrap();
+        assert_eq!(text, "not read yet: Pod, Vpc (connection refused)\n");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod seen;
 
 use crate::view::{Kind, Object, Retaining, View};
+use juneau_api::kinds::AllocationLease;
 use juneau_api::view::ObjectName;
 use k8s_openapi::jiff::Timestamp;
 use seen::Seen;
@@ -35,12 +36,15 @@ struct Inner {
     view: View,
     /// The names in the view, by kind.
     names: BTreeMap<Kind, BTreeSet<ObjectName>>,
-    unsynced: BTreeSet<Kind>,
+    /// Kinds that were not listed yet, and why their watch failed last.
+    unsynced: BTreeMap<Kind, Option<String>>,
     /// What a list that is being read has named so far.
     listed: BTreeMap<Kind, BTreeSet<ObjectName>>,
     undecodable: BTreeMap<(Kind, ObjectName), Undecodable>,
     /// Objects that addresses were kept for, and that are gone.
     gone: BTreeSet<Retaining>,
+    /// How many leases name each object that addresses are kept for.
+    wishes: BTreeMap<Retaining, usize>,
     /// The uids of objects that went last. The answer to a write may come after the watch told of its end, as it does
     /// when the write took the last finalizer away: such an object is not there any more.
     ended: HashSet<String>,
@@ -71,7 +75,7 @@ impl State {
     /// One that waits for the lists of these kinds.
     #[must_use]
     pub fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
-        let inner = Inner { unsynced: kinds.into_iter().collect(), ..Inner::default() };
+        let inner = Inner { unsynced: kinds.into_iter().map(|kind| (kind, None)).collect(), ..Inner::default() };
         Self { inner: RwLock::new(inner), version: watch::Sender::new(0) }
     }
 
@@ -81,10 +85,18 @@ impl State {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).unsynced.is_empty()
     }
 
-    /// Kinds that were not listed yet.
+    /// Kinds that were not listed yet, and why their watch failed last, if it did.
     #[must_use]
-    pub fn unsynced(&self) -> BTreeSet<Kind> {
+    pub fn unsynced(&self) -> BTreeMap<Kind, Option<String>> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).unsynced.clone()
+    }
+
+    /// Takes in that a watch failed: for whoever asks what is not listed yet.
+    pub fn failed(&self, kind: Kind, why: &str) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cause) = inner.unsynced.get_mut(&kind) {
+            *cause = Some(why.to_owned());
+        }
     }
 
     /// Told whenever the view changed.
@@ -111,9 +123,13 @@ impl State {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).undecodable.clone()
     }
 
-    /// Whether an object exists that an address is kept for. Until this is told, it does.
+    /// Whether an object exists that an address is kept for. Until this is told, it does. What no lease names any more,
+    /// since the question was asked, is passed over.
     pub fn retain(&self, object: &Retaining, exists: bool) {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        if !inner.wishes.contains_key(object) {
+            return;
+        }
         let changed = if exists {
             inner.gone.remove(object) | inner.view.retaining.insert(object.clone())
         } else {
@@ -156,11 +172,12 @@ impl Inner {
                 if before.as_ref().is_some_and(|before| *before == object || is_newer(before, &object)) {
                     return false;
                 }
-                if let Object::AllocationLease(lease) = &object
-                    && let Some(wish) = lease.spec.retain_while.as_ref().map(Retaining::from)
-                    && !self.gone.contains(&wish)
-                {
-                    self.view.retaining.insert(wish);
+                // The new wish first: where it is the old one as well, what is known of the object stays.
+                if let Object::AllocationLease(lease) = &object {
+                    self.wish(lease);
+                }
+                if let Some(Object::AllocationLease(before)) = &before {
+                    self.end_wish(before);
                 }
                 let metadata = object.metadata();
                 let same = before.as_ref().is_some_and(|before| before.metadata().uid == metadata.uid);
@@ -209,7 +226,7 @@ impl Inner {
                 (!other && self.remove(kind, &name)) || known
             }
             Event::End(kind) => {
-                let first = self.unsynced.remove(&kind);
+                let first = self.unsynced.remove(&kind).is_some();
                 if first && self.unsynced.is_empty() {
                     self.seen.listed = tokio::time::Instant::now();
                 }
@@ -233,9 +250,32 @@ impl Inner {
         self.view.undecodable.remove(&key) | self.undecodable.remove(&key).is_some()
     }
 
+    /// A lease that names what its address is kept for.
+    fn wish(&mut self, lease: &AllocationLease) {
+        let Some(wish) = lease.spec.retain_while.as_ref().map(Retaining::from) else { return };
+        if !self.gone.contains(&wish) {
+            self.view.retaining.insert(wish.clone());
+        }
+        *self.wishes.entry(wish).or_default() += 1;
+    }
+
+    /// A version of a lease that is gone. With the last lease that names an object, what is known of that goes as well.
+    fn end_wish(&mut self, lease: &AllocationLease) {
+        let Some(wish) = lease.spec.retain_while.as_ref().map(Retaining::from) else { return };
+        match self.wishes.get_mut(&wish) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => {
+                self.wishes.remove(&wish);
+                self.gone.remove(&wish);
+                self.view.retaining.remove(&wish);
+            }
+        }
+    }
+
     fn remove(&mut self, kind: Kind, name: &ObjectName) -> bool {
         if let Some(Object::AllocationLease(lease)) = self.view.get(kind, name) {
             self.seen.gone(&lease);
+            self.end_wish(&lease);
         }
         self.names.get_mut(&kind).is_some_and(|names| names.remove(name)) & self.view.remove(kind, name)
     }

@@ -37,6 +37,23 @@ pub fn configure(mut config: kube::Config, agent: &str, patience: Duration) -> k
     config
 }
 
+/// An error with all its causes, in one line. Of kube's errors the last one often is the only one that helps: the others
+/// only say that there is one.
+#[must_use]
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Some errors have their cause in their own text.
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// How long a watch is asked for, in seconds, when a connection without a word is given up after `patience`: the server
 /// itself ends a watch before that, so only a connection that is dead is given up.
 #[must_use]

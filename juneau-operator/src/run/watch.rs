@@ -3,7 +3,7 @@
 use crate::state::{Event, State, Undecodable};
 use crate::view::{Kind, Object};
 use futures::StreamExt as _;
-use juneau_api::source::client::watch_seconds;
+use juneau_api::source::client::{watch_seconds, with_causes};
 use juneau_api::view::ObjectName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ApiResource};
@@ -140,7 +140,9 @@ pub(super) async fn watch(client: kube::Client, kind: Kind, patience: Duration, 
             }
             Err(error) => {
                 counts.failures.get_or_create(&label).inc();
-                tell(kind, &error);
+                let why = with_causes(&error);
+                tell(kind, &error, &why);
+                state.failed(kind, &why);
             }
         }
     }
@@ -167,13 +169,13 @@ fn read(kind: Kind, document: Document) -> Event {
 }
 
 /// Says what helps, where that is known.
-fn tell(kind: Kind, error: &watcher::Error) {
+fn tell(kind: Kind, error: &watcher::Error, why: &str) {
     let (watcher::Error::InitialListFailed(kube::Error::Api(status))
     | watcher::Error::WatchStartFailed(kube::Error::Api(status))
     | watcher::Error::WatchFailed(kube::Error::Api(status))
     | watcher::Error::WatchError(status)) = error
     else {
-        return tracing::warn!(%kind, %error, "watch");
+        return tracing::warn!(%kind, why, "watch");
     };
     match status.code {
         403 => tracing::error!(
@@ -185,6 +187,6 @@ fn tell(kind: Kind, error: &watcher::Error) {
         404 => tracing::error!(%kind, "the kind is not defined: apply what `juneau-operator crds` prints"),
         // The server forgot the version; a new list follows.
         410 => tracing::info!(%kind, "watch expired"),
-        _ => tracing::warn!(%kind, %error, "watch"),
+        _ => tracing::warn!(%kind, why, "watch"),
     }
 }

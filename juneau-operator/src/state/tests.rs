@@ -94,6 +94,56 @@ fn what_an_address_is_kept_for_exists_until_the_opposite_is_known() {
 }
 
 #[test]
+fn nothing_is_kept_of_what_no_lease_names_any_more() {
+    let state = State::new([]);
+    let lease = |name: &str, version: u64, machine: Option<&str>| {
+        let keep = machine.map(|machine| {
+            json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "namespace": "red", "name": machine})
+        });
+        let spec =
+            json!({"poolRef": {"name": "p"}, "claimRef": {"name": "c"}, "value": {"number": 1}, "retainWhile": keep});
+        let metadata = json!({"name": name, "uid": name, "resourceVersion": version.to_string()});
+        Object::from_json(Kind::AllocationLease, json!({"metadata": metadata, "spec": spec})).unwrap()
+    };
+    let found = |name, version, machine| state.handle(Event::Found(lease(name, version, machine)));
+    let known = || {
+        let inner = state.inner.read().unwrap();
+        (inner.gone.len(), inner.view.retaining.len(), inner.wishes.len())
+    };
+    found("a", 1, Some("vm"));
+    found("b", 2, Some("vm"));
+    let wish = state.read(|view| view.retaining.first().cloned()).unwrap();
+    state.retain(&wish, false);
+    assert_eq!(known(), (1, 0, 1));
+    found("a", 3, Some("vm"));
+    assert_eq!(known(), (1, 0, 1), "another version of a lease asks nothing anew");
+    state.handle(Event::Gone(Kind::AllocationLease, name("a"), "a".into()));
+    assert_eq!(known(), (1, 0, 1), "the other one still names it");
+    found("b", 4, Some("other"));
+    assert_eq!(known(), (0, 1, 1));
+    found("b", 5, None);
+    assert_eq!(known(), (0, 0, 0));
+    // An answer that comes when nobody asks any more.
+    state.retain(&wish, false);
+    assert_eq!(known(), (0, 0, 0));
+}
+
+#[test]
+fn what_is_not_listed_yet_says_why() {
+    let state = State::new([Kind::Vpc, Kind::Subnet]);
+    state.failed(Kind::Vpc, "no way there");
+    state.failed(Kind::Pod, "nobody waits for it");
+    let unsynced = [(Kind::Vpc, Some("no way there".to_owned())), (Kind::Subnet, None)];
+    assert_eq!(state.unsynced(), BTreeMap::from(unsynced));
+    for kind in [Kind::Vpc, Kind::Subnet] {
+        state.handle(Event::Begin(kind));
+        state.handle(Event::End(kind));
+    }
+    state.failed(Kind::Vpc, "no way there");
+    assert!(state.is_synced() && state.unsynced().is_empty());
+}
+
+#[test]
 fn an_answer_that_comes_late_brings_nothing_back() {
     let state = State::new([]);
     state.handle(Event::Found(vpc("a", "1", 1)));

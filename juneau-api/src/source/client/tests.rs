@@ -116,3 +116,16 @@ async fn a_resource_is_left_alone_for_as_long_as_the_server_asks() {
         assert!(begun.elapsed() < Duration::from_secs(1));
     }
 }
+
+#[test]
+fn an_error_is_told_with_its_last_cause_and_nothing_twice() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("list failed: {0}")]
+    struct Shown(#[source] Hidden);
+    #[derive(Debug, thiserror::Error)]
+    #[error("no\n connection")]
+    struct Hidden(#[source] std::io::Error);
+    let refused = || Hidden(std::io::Error::other("refused"));
+    assert_eq!(with_causes(&refused()), "no connection: refused");
+    assert_eq!(with_causes(&Shown(refused())), "list failed: no connection: refused");
+}

@@ -13,6 +13,7 @@
 mod part;
 mod slim;
 
+use super::client::with_causes;
 use super::directory::Snapshot;
 use super::objects::Objects;
 use crate::kinds;
@@ -248,18 +249,12 @@ fn explain(kind: Kind, error: &watcher::Error) -> (String, String) {
         | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status),
         _ => None,
     };
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
     let remedy = match status.map(|status| status.code) {
         Some(401 | 403) => format!("let the agent's account list and watch {kind} objects"),
         Some(404) => "apply the CRDs of this release".to_owned(),
         _ => "see that the API server can be reached from this node; what was read stays in force".to_owned(),
     };
-    (one_line(&text), remedy)
+    (with_causes(error), remedy)
 }
 
 fn one_line(text: &str) -> String {
