@@ -1,5 +1,7 @@
 //! Listeners: the webhook over TLS, health and metrics without.
 
+mod paced;
+
 use crate::run::Metrics;
 use crate::state::State;
 use axum::Router;
@@ -8,9 +10,11 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use paced::{Paced, Requests};
 use rustls::ServerConfig;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -21,6 +25,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt as _;
 
 /// Connections at once.
 const CONNECTIONS: usize = 256;
@@ -28,6 +33,11 @@ const CONNECTIONS: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A request that takes longer, from its head to the answer, is answered with 408: API servers wait for less.
 const WHOLE: Duration = Duration::from_secs(15);
+/// A connection may be silent for so long between two requests, where clients may ask again what failed.
+pub const IDLE: Duration = Duration::from_secs(5);
+/// The same where they may not: API servers keep a connection for 90 s (Go's `IdleConnTimeout`, as client-go sets it), and a
+/// question that meets its end fails.
+pub const IDLE_OF_API_SERVERS: Duration = Duration::from_secs(120);
 /// How long requests that are being answered may take at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
@@ -51,12 +61,14 @@ pub fn optional_address(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "0" { Ok(None) } else { address(text).map(Some) }
 }
 
-/// Answers requests until `stop` says so or its sender is gone. With `tls` over TLS; HTTP/2 only with `http2`.
+/// Answers requests until `stop` says so or its sender is gone. With `tls` over TLS; HTTP/2 only with `http2`. A connection
+/// that is silent for `idle` between two requests is ended.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     tls: Option<Arc<ServerConfig>>,
     http2: bool,
+    idle: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
     let acceptor = tls.map(TlsAcceptor::from);
@@ -77,9 +89,9 @@ pub async fn serve(
                 let (router, acceptor, stop) = (router.clone(), acceptor.clone(), stop.clone());
                 connections.spawn(async move {
                     match acceptor {
-                        None => answer(stream, router, http2, stop).await,
+                        None => answer(stream, router, http2, idle, stop).await,
                         Some(acceptor) => match timeout(PATIENCE, acceptor.accept(stream)).await {
-                            Ok(Ok(stream)) => answer(stream, router, http2, stop).await,
+                            Ok(Ok(stream)) => answer(stream, router, http2, idle, stop).await,
                             Ok(Err(error)) => tracing::debug!(%error, "TLS handshake"),
                             Err(_) => tracing::debug!("a TLS handshake did not end"),
                         },
@@ -113,15 +125,32 @@ async fn answer(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     router: Router,
     http2: bool,
+    idle: Duration,
     mut stop: watch::Receiver<bool>,
 ) {
+    let requests = Arc::new(Requests::default());
     let mut builder = Builder::new(TokioExecutor::new());
-    if !http2 {
-        builder = builder.http1_only();
-    }
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(Duration::from_secs(30)));
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    builder.http1().timer(TokioTimer::new());
+    // Streams of HTTP/2 are no row of requests: to their stream one is always being answered.
+    let _answering = if http2 {
+        builder.http1().header_read_timeout(idle);
+        Some(requests.begin())
+    } else {
+        builder = builder.http1_only();
+        builder.http1().header_read_timeout(None);
+        None
+    };
+    let stream = Paced::new(stream, Arc::clone(&requests), PATIENCE, idle);
+    let service = tower::service_fn(move |request: Request<Incoming>| {
+        let (answering, answer) = (requests.begin(), router.clone().oneshot(request));
+        async move {
+            let answer = answer.await;
+            drop(answering);
+            answer
+        }
+    });
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut connection = std::pin::pin!(connection);
     loop {
         tokio::select! {
@@ -209,7 +238,7 @@ mod tests {
             .route("/metrics", get(|| async { "numbers" }));
         let (here, there) = tokio::io::duplex(1024);
         let (_stop, stopped) = watch::channel(false);
-        let connection = tokio::spawn(answer(there, bounded(router), false, stopped));
+        let connection = tokio::spawn(answer(there, bounded(router), false, IDLE, stopped));
         let (mut read, mut write) = split(here);
         let sender = tokio::spawn(async move {
             write.write_all(begun.as_bytes()).await.unwrap();
@@ -234,6 +263,59 @@ mod tests {
         // Nobody reads what is sent with a question that has no body.
         let said = dribbled("GET /metrics HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n", 'x').await;
         assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("numbers"), "{said}");
+    }
+
+    /// How many requests a client gets answered on one connection that asks again after each pause, and for how long the
+    /// connection is kept in the end.
+    async fn asked(pauses: &[Duration], idle: Duration) -> (usize, Duration) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let router = Router::new().route("/", axum::routing::post(|body: axum::body::Bytes| async move { body }));
+        let (mut here, there) = tokio::io::duplex(1024);
+        let (_stop, stopped) = watch::channel(false);
+        tokio::spawn(answer(there, bounded(router), false, idle, stopped));
+        let (mut answered, mut last) = (0, tokio::time::Instant::now());
+        for pause in [Duration::ZERO].iter().chain(pauses) {
+            tokio::time::sleep(*pause).await;
+            // In two parts, as over a network.
+            let Ok(()) = here.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-le").await else { break };
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            here.write_all(b"ngth: 1\r\n\r\nz").await.unwrap();
+            let mut said = Vec::new();
+            while !said.ends_with(b"\r\n\r\nz") && here.read_buf(&mut said).await.unwrap() > 0 {}
+            assert!(said.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&said));
+            (answered, last) = (answered + 1, tokio::time::Instant::now());
+        }
+        assert_eq!(timeout(2 * idle, here.read_to_end(&mut Vec::new())).await.unwrap().unwrap(), 0);
+        (answered, last.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_outlasts_the_pauses_that_its_clients_make() {
+        let pauses = [4, 89, 6, 119].map(Duration::from_secs);
+        assert_eq!(asked(&pauses, IDLE_OF_API_SERVERS).await, (5, IDLE_OF_API_SERVERS));
+        assert_eq!(asked(&pauses[..1], IDLE).await, (2, IDLE));
+        assert_eq!(asked(&pauses[..2], IDLE).await.0, 2, "the third came too late");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_has_begun_has_its_time_whatever_the_pauses_are() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        for (begun, waits) in [("", 0), ("GET /", 0), ("GET / HTTP/1.1\r\nhost: x\r\n\r\n", 30)] {
+            let router = Router::new().route("/", get(|| async { "z" }));
+            let (mut here, there) = tokio::io::duplex(1024);
+            let (_stop, stopped) = watch::channel(false);
+            tokio::spawn(answer(there, bounded(router), false, IDLE_OF_API_SERVERS, stopped));
+            here.write_all(begun.as_bytes()).await.unwrap();
+            let mut said = Vec::new();
+            if waits > 0 {
+                while !said.ends_with(b"\r\n\r\nz") && here.read_buf(&mut said).await.unwrap() > 0 {}
+                tokio::time::sleep(Duration::from_secs(waits)).await;
+                here.write_all(b"GET /").await.unwrap();
+            }
+            let start = tokio::time::Instant::now();
+            here.read_to_end(&mut said).await.unwrap();
+            assert_eq!(start.elapsed(), PATIENCE, "{begun:?}");
+        }
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ mod support;
 use axum::Router;
 use axum::routing::post;
 use juneau_operator::certificates::{Bundle, RENEW_BEFORE, Resolver, SECRET, tls};
+use juneau_operator::http::IDLE_OF_API_SERVERS;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
@@ -98,8 +99,8 @@ async fn serve(port: u16, bundle: &Bundle) -> tokio::task::JoinHandle<()> {
     let (sender, stop) = tokio::sync::watch::channel(false);
     tokio::spawn(async move {
         let _held = sender;
-        juneau_operator::http::serve(listener, router, Some(Arc::new(tls(resolver, false).unwrap())), false, stop)
-            .await;
+        let tls = Arc::new(tls(resolver, false).unwrap());
+        juneau_operator::http::serve(listener, router, Some(tls), false, IDLE_OF_API_SERVERS, stop).await;
     })
 }
 

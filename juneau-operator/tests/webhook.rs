@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use juneau_operator::admission::{Admission, router};
 use juneau_operator::certificates::{Bundle, Resolver, tls};
+use juneau_operator::http::IDLE_OF_API_SERVERS;
 use juneau_operator::plan::Config;
 use juneau_operator::state::{Event, State};
 use juneau_operator::view::{Kind, Object};
@@ -309,6 +310,7 @@ async fn a_certificate_is_replaced_while_the_webhook_listens() {
         router(admission(&synced())),
         Some(config),
         false,
+        IDLE_OF_API_SERVERS,
         stopped,
     ));
 
@@ -345,7 +347,7 @@ async fn http_2_is_spoken_when_it_is_asked_for_and_only_then() {
         let (_stop, stopped) = watch::channel(false);
         let config = Arc::new(tls(resolver, http2).unwrap());
         let router = router(admission(&synced()));
-        tokio::spawn(juneau_operator::http::serve(listener, router, Some(config), http2, stopped));
+        tokio::spawn(juneau_operator::http::serve(listener, router, Some(config), http2, IDLE_OF_API_SERVERS, stopped));
         let stream = tls_client(port, &bundle, &["h2", "http/1.1"]).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(agreed.as_bytes()));
         assert_eq!(tls_client(port, &bundle, &["h2"]).await.is_ok(), http2);

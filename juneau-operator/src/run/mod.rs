@@ -87,7 +87,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         Some(_) => Ok(()),
         None => Err("the webhook has no certificate yet".to_owned()),
     });
-    part(&mut parts, "health", http::serve(health, router_of_health, None, false, stop.clone()));
+    part(&mut parts, "health", http::serve(health, router_of_health, None, false, http::IDLE, stop.clone()));
     if let Some(address) = options.metrics_bind_address.0 {
         let listener = listen("--metrics-bind-address", address).await?;
         let (metrics, state, leadership) = (metrics.clone(), Arc::clone(&state), leadership.clone());
@@ -97,7 +97,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         } else {
             (router, None)
         };
-        part(&mut parts, "metrics", http::serve(listener, router, tls, options.enable_http2, stop.clone()));
+        part(&mut parts, "metrics", http::serve(listener, router, tls, options.enable_http2, http::IDLE, stop.clone()));
     }
     for kind in rights::WATCHED {
         let task = watch::watch(client.clone(), kind, patience, Arc::clone(&state), metrics.watches.clone());
@@ -130,7 +130,18 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         config: config.clone(),
         counts: metrics.admission.clone(),
     };
-    part(&mut parts, "webhook", http::serve(webhook, router(admission), Some(tls), options.enable_http2, stop.clone()));
+    part(
+        &mut parts,
+        "webhook",
+        http::serve(
+            webhook,
+            router(admission),
+            Some(tls),
+            options.enable_http2,
+            http::IDLE_OF_API_SERVERS,
+            stop.clone(),
+        ),
+    );
     let tell_config = Arc::new(tell_config);
     let follow = options.service_cluster_ip_range.is_none().then(|| client.clone());
     let (mtu, known) = (options.underlay_mtu, Arc::clone(&state));
