@@ -1,6 +1,9 @@
 //! The lab's side of an API server: what a kubelet does there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
+mod common;
+
+use common::eventually;
 use juneau_controlplane::{ControlPlane, Options, Programs};
 use juneau_lab::kubernetes::{Done, DonePod, add_node, kubelet};
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
@@ -9,7 +12,7 @@ use kube::runtime::wait::{Condition, await_condition, conditions};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// Nothing here takes this long.
@@ -104,16 +107,14 @@ fn nodes_and_pods_have_the_status_of_what_the_lab_did_and_nothing_more_is_writte
     let audit = control_plane.audit();
     let forbidden = audit.forbidden().unwrap();
     assert!(!forbidden.iter().any(|event| event.user.starts_with("system:node:")), "{forbidden:?}");
-    let deadline = Instant::now() + LIMIT;
-    let writes = loop {
+    let written = || {
         let mut writes = audit.writes_of("system:node:node-1").unwrap();
         writes.retain(|(_, resource), _| resource != "leases");
-        // The server logs a request after it has answered, and after others have seen what came of it.
-        if writes.contains_key(&("delete".to_owned(), "pods".to_owned())) || Instant::now() > deadline {
-            break writes;
-        }
-        std::thread::sleep(Duration::from_millis(20));
+        writes
     };
+    // The server logs a request after it has answered, and after others have seen what came of it.
+    eventually("the last write is logged", LIMIT, || written().contains_key(&("delete".into(), "pods".into())));
+    let writes = written();
     let count = |verb: &str, resource: &str, times| ((verb.to_owned(), resource.to_owned()), times);
     let expected = [count("patch", "nodes/status", 2), count("patch", "pods/status", 1), count("delete", "pods", 1)];
     assert_eq!(writes, expected.into());

@@ -125,7 +125,9 @@ impl Objects {
 
     /// Which VPC a Subnet is of says which Subnets are needed.
     fn subnets_changed(&mut self, kind: Kind) {
+        // The first list is judged once, when it ends: nothing is needed before.
         if kind == Kind::Subnet
+            && self.is_known(kind)
             && let Some(needs) = &mut self.needs
         {
             needs.renew(&mut self.view);
