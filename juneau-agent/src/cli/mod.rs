@@ -5,7 +5,7 @@ mod table;
 
 use crate::options::Options;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -137,7 +137,9 @@ pub fn main(cli: Cli) -> ExitCode {
 
 fn run(args: RunArgs) -> Result<(), String> {
     let filter = tracing_subscriber::EnvFilter::try_new(&args.log).map_err(|error| format!("--log: {error}"))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are for people: a container's log is read by others.
+    let colour = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr);
     match args.log_format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),
