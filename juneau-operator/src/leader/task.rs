@@ -1,6 +1,7 @@
 //! Carries out what the [`Elector`] decides.
 
 use super::{Elector, LeaseStore, Step, StoreError, Timing};
+use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -42,31 +43,34 @@ pub async fn lead(
     let now = || Instant::now().into_std();
     // An answer that takes longer than the term is worth nothing.
     let patience = timing.renew_deadline;
-    while !*stop.borrow_and_update() {
+    'part: while !*stop.borrow_and_update() {
+        let term = elector.term().map(Instant::from_std);
         let step = elector.poll(now());
-        let done = async {
-            match step {
-                Step::Wait(until) => sleep_until(Instant::from_std(until)).await,
-                Step::Look => match timeout(patience, store.get()).await {
-                    Ok(Ok(stored)) => elector.handle_look(now(), stored),
-                    Ok(Err(error)) => failed(&mut elector, &error),
-                    Err(_) => failed(&mut elector, &silent(patience)),
-                },
-                Step::Write { record, version } => {
-                    let sent = now();
-                    match timeout(patience, store.put(record, version)).await {
-                        Ok(Ok(stored)) => elector.handle_written(sent, now(), stored),
-                        Ok(Err(StoreError::Conflict)) => elector.handle_conflict(),
-                        Ok(Err(error)) => failed(&mut elector, &error),
-                        Err(_) => failed(&mut elector, &silent(patience)),
+        {
+            let carried_out = carry_out(&mut elector, &store, step, patience);
+            let mut carried_out = pin!(carried_out);
+            loop {
+                // The term may end while the server is silent, and its answer may take as long again.
+                let end = async {
+                    match term.filter(|_| led) {
+                        Some(end) => sleep_until(end).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    changed = stop.changed() => match changed {
+                        Ok(()) => break,
+                        Err(_) => break 'part,
+                    },
+                    () = &mut carried_out => break,
+                    () = end => {
+                        led = false;
+                        tracing::warn!("does not lead any more, the server is silent: this replica writes nothing");
+                        told.send_modify(|state| state.term = None);
                     }
                 }
             }
-        };
-        tokio::select! {
-            biased;
-            changed = stop.changed() => if changed.is_err() { break },
-            () = done => {}
         }
         let state = Leadership {
             term: elector.term().map(Instant::from_std),
@@ -104,6 +108,27 @@ pub async fn lead(
         });
         if !matches!(given.await, Ok(Ok(_))) {
             tracing::info!("the Lease could not be given back; it ends by itself");
+        }
+    }
+}
+
+async fn carry_out(elector: &mut Elector, store: &impl LeaseStore, step: Step, patience: Duration) {
+    let now = || Instant::now().into_std();
+    match step {
+        Step::Wait(until) => sleep_until(Instant::from_std(until)).await,
+        Step::Look => match timeout(patience, store.get()).await {
+            Ok(Ok(stored)) => elector.handle_look(now(), stored),
+            Ok(Err(error)) => failed(elector, &error),
+            Err(_) => failed(elector, &silent(patience)),
+        },
+        Step::Write { record, version } => {
+            let sent = now();
+            match timeout(patience, store.put(record, version)).await {
+                Ok(Ok(stored)) => elector.handle_written(sent, now(), stored),
+                Ok(Err(StoreError::Conflict)) => elector.handle_conflict(),
+                Ok(Err(error)) => failed(elector, &error),
+                Err(_) => failed(elector, &silent(patience)),
+            }
         }
     }
 }

@@ -12,11 +12,21 @@ struct Server {
     stored: Option<Stored>,
     version: u64,
     down: bool,
+    silent: bool,
     writes: u64,
+}
+
+impl Memory {
+    async fn silence(&self) {
+        if self.0.lock().unwrap().silent {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 impl LeaseStore for Memory {
     async fn get(&self) -> Result<Option<Stored>, StoreError> {
+        self.silence().await;
         let server = self.0.lock().unwrap();
         if server.down {
             return Err(StoreError::Other("down".into()));
@@ -25,6 +35,7 @@ impl LeaseStore for Memory {
     }
 
     async fn put(&self, record: Record, version: Option<String>) -> Result<Stored, StoreError> {
+        self.silence().await;
         let mut server = self.0.lock().unwrap();
         if server.down {
             return Err(StoreError::Other("down".into()));
@@ -159,6 +170,20 @@ async fn a_leader_without_a_server_stops_writing_before_another_could_begin() {
     assert!(!a.told.borrow().is_leader());
     server.0.lock().unwrap().down = false;
     leads(&mut a).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_term_is_told_when_it_ends_whatever_is_waited_for() {
+    let server = Memory::default();
+    let mut a = start(&server, "a");
+    leads(&mut a).await;
+    server.0.lock().unwrap().silent = true;
+    let end = a.told.borrow().term.unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(60), a.told.wait_for(|state| state.term.is_none()));
+    told.await.unwrap().unwrap();
+    // To the timer's millisecond.
+    let late = tokio::time::Instant::now().duration_since(end);
+    assert!(late <= Duration::from_millis(2), "{late:?}");
 }
 
 #[test]
