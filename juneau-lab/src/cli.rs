@@ -197,7 +197,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Logs { target, follow } => commands::logs(&paths, target.as_deref(), follow)?,
         Command::Capture { target, arguments } => commands::capture(&paths, &target, &arguments)?,
         Command::Supervise { mtu, no_operator, kubernetes } => {
-            log_to_standard_error();
+            log_to_standard_error()?;
             let follow = if kubernetes { supervise::Follow::Kubernetes } else { supervise::Follow::Directory };
             supervise::run(&paths, &supervise::Options { mtu, with_operator: !no_operator, follow })?;
         }
@@ -208,16 +208,33 @@ fn run(cli: Cli) -> Result<bool> {
     Ok(true)
 }
 
-fn log_to_standard_error() {
-    use tracing_subscriber::filter::{EnvFilter, LevelFilter};
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
+/// What is logged is said by `RUST_LOG`, as in `info` or `juneau_lab=debug,warn`.
+fn log_to_standard_error() -> Result<()> {
+    let filter = filter(std::env::var("RUST_LOG").ok().as_deref())?;
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr).init();
+    Ok(())
+}
+
+fn filter(wish: Option<&str>) -> Result<tracing_subscriber::EnvFilter> {
+    use tracing_subscriber::filter::{EnvFilter, LevelFilter};
+    let builder = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
+    let wish = wish.unwrap_or_default();
+    builder.parse(wish).map_err(|error| LabError::Usage(format!("RUST_LOG {wish:?}: {error}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn a_filter_that_cannot_be_read_is_an_error() {
+        for wish in [None, Some(""), Some("debug"), Some("juneau_lab=trace,warn")] {
+            assert!(filter(wish).is_ok(), "{wish:?}");
+        }
+        let refused = filter(Some("juneau_lab=loud")).unwrap_err().to_string();
+        assert!(refused.starts_with("RUST_LOG \"juneau_lab=loud\": "), "{refused}");
+    }
 
     #[test]
     fn the_command_line_is_sound_and_explained() {

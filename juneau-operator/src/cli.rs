@@ -111,6 +111,12 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
+    fn a_filter_that_cannot_be_read_is_an_error() {
+        let refused = log("juneau_operator=loud", false).unwrap_err();
+        assert!(refused.starts_with("--log \"juneau_operator=loud\": "), "{refused}");
+    }
+
+    #[test]
     fn what_an_api_server_is_needed_for_is_refused_on_a_directory() {
         Cli::command().debug_assert();
         let parse = |line: &str| Cli::try_parse_from(line.split(' ')).map_err(|error| error.to_string());
