@@ -105,8 +105,8 @@ fn judge(
     let problem = |reason: &str, message: String| Problem {
         object: ObjectRef::named(what.as_str(), name),
         reason: reason.to_owned(),
+        remedy: remedy(what, &name.name, reason, &message, around),
         message,
-        remedy: remedy(what, &name.name, reason, around),
     };
     let (all, observed) = seen.unwrap_or_default();
     let ready = conditions::find(all, conditions::READY);
@@ -150,7 +150,7 @@ fn of_table(snapshot: &Snapshot, name: &str, table: &kinds::RouteTable) -> Vec<P
             object: ObjectRef::new("RouteTable", name),
             reason: route.reason.clone(),
             message: format!("route {}: {}", route.dst, route.message),
-            remedy: remedy(What::RouteTable, name, &route.reason, None),
+            remedy: remedy::of_route(name, &route.reason, &route.message),
         })
         .collect();
     // Its condition repeats its routes.

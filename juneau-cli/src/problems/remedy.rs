@@ -3,8 +3,9 @@
 use crate::snapshot::What;
 use juneau_api::kinds::reason;
 
-/// What helps. `around` is the object next to look at, such as an interface's Subnet.
-pub(super) fn remedy(what: What, name: &str, reason: &str, around: Option<&str>) -> String {
+/// What helps against a condition with this reason and message. `around` is the object next to look at, such as an
+/// interface's Subnet.
+pub(super) fn remedy(what: What, name: &str, reason: &str, message: &str, around: Option<&str>) -> String {
     let kind = what.as_str().to_lowercase();
     let look = |kind: &str| match around {
         Some(around) => format!("see what is in its way: kubectl juneau describe {kind} {around}"),
@@ -51,14 +52,39 @@ pub(super) fn remedy(what: What, name: &str, reason: &str, around: Option<&str>)
         reason::IN_USE | reason::DELETING => {
             "delete those who use it if it shall go; it goes by itself after them".to_owned()
         }
-        reason::RECONCILE_FAILED if what == What::Subnet => {
-            format!("change what it collides with; or delete it and create it anew, since its prefix cannot be changed: kubectl delete subnet {name}")
-        }
         reason::NOT_READY if what == What::NetworkEndpoint => {
             "see whether the Node is there and has an InternalIP: kubectl get nodes -o wide".to_owned()
         }
+        // Another release may say more of it behind this.
+        _ if reason.starts_with(reason::RECONCILE_FAILED) => reconcile_failed(what, name, message),
         _ => "wait a moment; if it stays, see whether an operator writes (kubectl juneau status), and its log".to_owned(),
     }
+}
+
+/// What helps when waiting does not: the reason is one of many causes, and the message says which.
+fn reconcile_failed(what: What, name: &str, message: &str) -> String {
+    let kind = what.as_str().to_lowercase();
+    // Numbers and addresses, of whatever kind they are for.
+    if message.contains("AllocationPool/") || message.contains("AllocationClaim/") {
+        return "see who has the values: kubectl get allocationleases; delete what is not needed, or mend the pool, then it goes on by itself".to_owned();
+    }
+    match what {
+        What::Subnet if message.starts_with("RouteTable/") => {
+            "name a RouteTable of the Subnet's own Vpc in spec.routeTable, or none".to_owned()
+        }
+        What::Subnet => format!(
+            "change what it collides with; or delete it and create it anew, since its prefix cannot be changed: kubectl delete subnet {name}"
+        ),
+        _ => format!("correct what the message names; then it goes on by itself: kubectl edit {kind} {name}"),
+    }
+}
+
+/// What helps against a route of a RouteTable that is rejected for this reason.
+pub(super) fn of_route(table: &str, reason: &str, message: &str) -> String {
+    if reason.starts_with(reason::RECONCILE_FAILED) {
+        return format!("correct the route, or take it out of spec.routes: kubectl edit routetable {table}");
+    }
+    remedy(What::RouteTable, table, reason, message, None)
 }
 
 /// What helps when a node has not made an interface.
@@ -74,4 +100,28 @@ pub(super) fn operator(namespace: &str) -> String {
     format!(
         "see whether one runs, and its log: kubectl -n {namespace} get pods -l app.kubernetes.io/name=juneau-operator"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_done_is_not_waited_for() {
+        for (what, reason, message, helps) in [
+            (What::Subnet, "ReconcileFailed", "10.0.0.0/25 overlaps Subnet/red", "kubectl delete subnet x"),
+            (What::Subnet, "ReconcileFailed", "RouteTable/blue is of Vpc/blue, not of Vpc/red", "spec.routeTable"),
+            (What::Subnet, "ReconcileFailed", "AllocationPool/subnet-vni has nothing left", "get allocationleases"),
+            (What::Vpc, "ReconcileFailed", "AllocationPool/vpc-id does not exist", "get allocationleases"),
+            (What::RouteTable, "ReconcileFailed", "the value belongs to AllocationClaim/y", "get allocationleases"),
+            (What::Vpc, "ReconcileFailed", "what another release says", "kubectl edit vpc x"),
+            (What::Vpc, "ReconcileFailedByQuota", "no more", "kubectl edit vpc x"),
+        ] {
+            let remedy = remedy(what, "x", reason, message, None);
+            assert!(remedy.contains(helps) && !remedy.contains("wait"), "{what} {message}: {remedy}");
+        }
+        let route = of_route("x", "ReconcileFailed", "routes of this type are made automatically; remove it");
+        assert!(route.contains("spec.routes"), "{route}");
+        assert_eq!(of_route("x", reason::DUPLICATE_DESTINATION, ""), "remove one of the two from spec.routes");
+    }
 }
