@@ -1,6 +1,10 @@
 //! Manifests written for the Go implementation, and objects of earlier releases, are taken as they are.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "common/contains.rs"]
+mod contains;
+
+use contains::assert_contains;
 use juneau_api::crd::validate;
 use juneau_api::kinds;
 use serde::Serialize;
@@ -25,23 +29,6 @@ fn documents() -> Vec<(String, Value)> {
 fn round_trip<T: Serialize + DeserializeOwned>(value: &Value) -> Value {
     let object: T = serde_json::from_value(value.clone()).unwrap();
     serde_json::to_value(object).unwrap()
-}
-
-/// Everything of `whole` that `part` has is the same.
-fn assert_contains(whole: &Value, part: &Value, path: &str) {
-    match (whole, part) {
-        (Value::Object(whole), Value::Object(part)) => {
-            for (name, value) in part {
-                let there = whole.get(name).unwrap_or_else(|| panic!("{path}.{name} is lost"));
-                assert_contains(there, value, &format!("{path}.{name}"));
-            }
-        }
-        (Value::Array(whole), Value::Array(part)) => {
-            assert_eq!(whole.len(), part.len(), "{path}");
-            whole.iter().zip(part).for_each(|(whole, part)| assert_contains(whole, part, path));
-        }
-        _ => assert_eq!(whole, part, "{path}"),
-    }
 }
 
 #[test]

@@ -9,9 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use juneau_agent::protocol::{Attached, CallError, Method, Sandbox, Status, call};
-use juneau_controlplane::{AuditLog, ControlPlane, Network, Options, Programs};
+use juneau_controlplane::{AuditLog, ControlPlane, Network, Options, Programs, client};
 use kube::Client;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use nix::mount::{MsFlags, mount};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -202,13 +201,6 @@ impl Inside<'_> {
 
 fn addresses() -> impl Iterator<Item = Ipv4Addr> {
     (11..).map(|last| Ipv4Addr::new(172, 31, 0, last))
-}
-
-async fn client(kubeconfig: &Path) -> Result<Client> {
-    let failed = |error: &dyn std::fmt::Display| Error::Missing(format!("usable kubeconfig: {error}"));
-    let file = Kubeconfig::read_from(kubeconfig).map_err(|error| failed(&error))?;
-    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-    Client::try_from(config.map_err(|error| failed(&error))?).context("a client of the API server")
 }
 
 fn apply(control_plane: &ControlPlane, text: &str) -> Result<()> {

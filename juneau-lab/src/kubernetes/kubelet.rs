@@ -1,7 +1,7 @@
 //! What a kubelet tells the API server: that its node lives, what became of its Pods, and that one which was to end has
 //! ended. There is no real one yet; it plays all nodes, each under that node's own name.
 
-use super::{Done, node, objects, pod};
+use super::{Done, node, pod};
 use crate::error::Result;
 use futures::StreamExt;
 use juneau_controlplane::ControlPlane;
@@ -103,7 +103,7 @@ impl Kubelets<'_> {
         if let Some(client) = self.clients.get(node) {
             return Ok(client.clone());
         }
-        let client = objects::client(&kubeconfig(self.control_plane, node)?).await?;
+        let client = juneau_controlplane::client(&kubeconfig(self.control_plane, node)?).await?;
         self.clients.insert(node.to_owned(), client.clone());
         Ok(client)
     }

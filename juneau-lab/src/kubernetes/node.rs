@@ -38,7 +38,7 @@ pub(super) async fn create(client: &Client, name: &str, address: Ipv4Addr) -> Re
 /// # Errors
 /// When the API server refuses.
 pub fn add(kubeconfig: &Path, name: &str, address: Ipv4Addr) -> Result<()> {
-    objects::runtime()?.block_on(async { create(&objects::client(kubeconfig).await?, name, address).await })
+    objects::runtime()?.block_on(async { create(&juneau_controlplane::client(kubeconfig).await?, name, address).await })
 }
 
 /// Says what a node can do, and whether it is ready, unless that is what is known already. Returns what it is then.

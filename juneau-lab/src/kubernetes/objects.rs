@@ -6,11 +6,11 @@ use crate::error::{Context, LabError, Result};
 use futures::{StreamExt, TryStreamExt};
 use juneau_api::source::decode;
 use juneau_api::view::{Kind, Origin, View};
+use juneau_controlplane::client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Client, Config, ResourceExt};
+use kube::{Client, ResourceExt};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,14 +23,6 @@ const BATCH: usize = 256;
 
 /// Objects by kind, namespace and name.
 type Objects = BTreeMap<(Kind, String, String), Value>;
-
-/// A client by a kubeconfig.
-pub(super) async fn client(path: &Path) -> Result<Client> {
-    let failed = |error: &dyn std::fmt::Display| LabError::Kubernetes(format!("{}: {error}", path.display()));
-    let config = Kubeconfig::read_from(path).map_err(|error| failed(&error))?;
-    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-    Client::try_from(config.map_err(|error| failed(&error))?).map_err(|error| failed(&error))
-}
 
 fn api(client: &Client, kind: Kind) -> Api<DynamicObject> {
     let (group, version) = kind.api_version().split_once('/').unwrap_or(("", kind.api_version()));

@@ -69,7 +69,7 @@ impl Server {
             for (name, address) in NODES {
                 // A kubelet makes its own Node.
                 let kubeconfig = kubelet::kubeconfig(&control_plane, name)?;
-                node::create(&objects::client(&kubeconfig).await?, name, address).await?;
+                node::create(&juneau_controlplane::client(&kubeconfig).await?, name, address).await?;
             }
             let operator = control_plane.service_account_kubeconfig(SYSTEM, OPERATOR, None).await?;
             Ok::<_, LabError>(operator.with_extension("inner.kubeconfig"))

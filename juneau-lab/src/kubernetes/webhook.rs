@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// When the kubeconfig cannot be used.
 pub(crate) fn wait(kubeconfig: &Path, give_up: impl Fn() -> bool) -> Result<bool> {
     objects::runtime()?.block_on(async {
-        let vpcs: Api<Vpc> = Api::all(objects::client(kubeconfig).await?);
+        let vpcs: Api<Vpc> = Api::all(juneau_controlplane::client(kubeconfig).await?);
         let params = PostParams { dry_run: true, ..PostParams::default() };
         let vpc = Vpc::new("juneau-lab-asks", Default::default());
         while !give_up() {

@@ -165,9 +165,7 @@ pub async fn delete(client: &kube::Client, path: &str) -> Result<Value, String> 
 
 /// A client by a kubeconfig.
 pub async fn client(path: &std::path::Path) -> kube::Client {
-    let file = kube::config::Kubeconfig::read_from(path).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(file, &Default::default()).await.unwrap();
-    kube::Client::try_from(config).unwrap()
+    juneau_controlplane::client(path).await.unwrap()
 }
 
 /// An object of ours in YAML's subset.

@@ -1,7 +1,9 @@
-//! Kubeconfig files: where the API server is, and as whom to speak to it.
+//! Kubeconfig files, where the API server is and as whom to speak to it: written, and used.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pki::{self, Pair};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use serde_json::json;
 use std::path::Path;
 
@@ -29,4 +31,16 @@ pub(crate) fn write(path: &Path, server: &str, authority: &Path, identity: &Iden
         "current-context": "juneau",
     });
     pki::write(path, &format!("{config:#}\n"))
+}
+
+/// A client of the API server that a kubeconfig names, as whom it names.
+///
+/// # Errors
+/// When the file cannot be read or used.
+pub async fn client(path: &Path) -> Result<Client> {
+    let failed = |source| Error::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+    let config = Kubeconfig::read_from(path).map_err(failed)?;
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.map_err(failed)?;
+    let what = || format!("a client by {}", path.display());
+    Client::try_from(config).map_err(|source| Error::Api { what: what(), source: Box::new(source) })
 }

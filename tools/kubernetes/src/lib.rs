@@ -20,6 +20,7 @@ mod server;
 
 pub use audit::{AuditEvent, AuditLog};
 pub use error::{Error, Result};
+pub use kubeconfig::client;
 pub use programs::{Program, Programs};
 pub use server::{ControlPlane, Network, Options};
 

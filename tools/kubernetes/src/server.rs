@@ -8,14 +8,13 @@ use crate::audit::{self, AuditLog};
 use crate::error::{Context, Error, Result};
 use crate::forward::Forward;
 use crate::keeper::{Keeper, Start};
-use crate::kubeconfig::{self, Identity};
+use crate::kubeconfig::{self, Identity, client};
 use crate::pki::{self, Pki};
 use crate::programs::{Program, Programs};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Client;
 use kube::api::{Api, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -397,14 +396,6 @@ async fn wait_until_ready(keeper: &Keeper, dir: &Path, config: &Path) -> Result<
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-async fn client(path: &Path) -> Result<Client> {
-    let failed = |source| Error::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
-    let config = Kubeconfig::read_from(path).map_err(failed)?;
-    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.map_err(failed)?;
-    let what = || format!("a client by {}", path.display());
-    Client::try_from(config).map_err(|source| Error::Api { what: what(), source: Box::new(source) })
 }
 
 fn remove(dir: &Path) -> Result<()> {

@@ -1,11 +1,11 @@
 //! The control plane itself: starts, answers, counts, and leaves nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
-use juneau_controlplane::{ControlPlane, Network, Options, Programs};
+use juneau_controlplane::{ControlPlane, Network, Options, Programs, client};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
+use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
-use kube::{Client, Config, ResourceExt};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
@@ -16,11 +16,6 @@ fn programs() -> Programs {
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(work)
-}
-
-async fn client_of(path: &Path) -> Client {
-    let config = kube::config::Kubeconfig::read_from(path).unwrap();
-    Client::try_from(Config::from_custom_kubeconfig(config, &Default::default()).await.unwrap()).unwrap()
 }
 
 fn object<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
@@ -104,7 +99,7 @@ fn the_audit_log_counts_writes_and_what_was_forbidden_for_each_user() {
         let account = object(json!({ "metadata": { "name": "reader" } }));
         accounts.create(&PostParams::default(), &account).await.unwrap();
         let config = control_plane.service_account_kubeconfig("default", "reader", None).await.unwrap();
-        let reader: Api<ConfigMap> = Api::namespaced(client_of(&config).await, "default");
+        let reader: Api<ConfigMap> = Api::namespaced(client(&config).await.unwrap(), "default");
         let since = control_plane.audit().from_now().unwrap();
         assert!(matches!(reader.list(&Default::default()).await, Err(kube::Error::Api(status)) if status.code == 403));
         let maps: Api<ConfigMap> = Api::namespaced(admin, "default");

@@ -2,6 +2,10 @@
 //! server: they are applied as they are, in both ways of kubectl, and come back whole.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+#[path = "../../../juneau-api/tests/common/contains.rs"]
+mod contains;
+
+use contains::assert_contains;
 use juneau_controlplane::ControlPlane;
 use serde_json::Value;
 use std::io::Write;
@@ -23,23 +27,6 @@ fn kubectl(control_plane: &ControlPlane, arguments: &[&str], input: &str) -> (St
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "kubectl {arguments:?}: {said}");
     (String::from_utf8(output.stdout).unwrap(), said)
-}
-
-/// Everything of `whole` that `part` has is the same.
-fn assert_contains(whole: &Value, part: &Value, path: &str) {
-    match (whole, part) {
-        (Value::Object(whole), Value::Object(part)) => {
-            for (name, value) in part {
-                let there = whole.get(name).unwrap_or_else(|| panic!("{path}.{name} is lost"));
-                assert_contains(there, value, &format!("{path}.{name}"));
-            }
-        }
-        (Value::Array(whole), Value::Array(part)) => {
-            assert_eq!(whole.len(), part.len(), "{path}");
-            whole.iter().zip(part).for_each(|(whole, part)| assert_contains(whole, part, path));
-        }
-        _ => assert_eq!(whole, part, "{path}"),
-    }
 }
 
 #[test]
