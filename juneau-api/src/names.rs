@@ -237,8 +237,10 @@ fn fold(text: &str) -> String {
 /// Characters of a hash: 80 bits, so that nobody finds a second name for one that somebody else has.
 const HASH_CHARACTERS: usize = 16;
 
-/// A name as it is, if it is short enough and cannot be taken for one with a hash.
-fn bounded(name: String, max: usize) -> String {
+/// A name as it is, if it has at most `max` bytes and cannot be taken for one with a hash; else as much of it as fits, a
+/// dot, and a hash of the whole. A hash takes 16 bytes, however small `max` is.
+#[must_use]
+pub fn bounded(name: String, max: usize) -> String {
     let like_hashed = name.rsplit_once('.').is_some_and(|(_, last)| {
         last.len() == HASH_CHARACTERS && last.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'))
     });
@@ -248,7 +250,7 @@ fn bounded(name: String, max: usize) -> String {
 /// As much of a readable name as fits, a dot, and a hash of the whole.
 fn hashed(readable: &str, whole: &str, max: usize) -> String {
     let mut kept = readable.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
-    let mut end = kept.len().min(max - HASH_CHARACTERS - 1);
+    let mut end = kept.len().min(max.saturating_sub(HASH_CHARACTERS + 1));
     while !kept.is_char_boundary(end) {
         end -= 1;
     }

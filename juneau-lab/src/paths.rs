@@ -1,10 +1,30 @@
 //! Where a lab keeps its things. Everything lies in one directory, which is a tmpfs of its own while the lab runs, so
 //! that removing a lab is unmounting it.
 
+use juneau_api::names::bounded;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The directory of a lab when none is named.
 pub const DEFAULT_DIR: &str = "/run/juneau-lab";
+
+/// Longest name of a file, in bytes (`NAME_MAX` of limits.h).
+const FILE_MAX: usize = 255;
+/// Longest path of a socket, in bytes (`sun_path` of unix(7) less the terminating zero).
+const SOCKET_MAX: usize = 107;
+
+/// The name of a file for a node or Pod: `red/a` becomes `red_a`, for names of Kubernetes objects have no underscore. A
+/// name that is too long is cut, and has a hash.
+#[must_use]
+pub fn file_name(name: &str) -> String {
+    bounded(name.replace('/', "_"), FILE_MAX)
+}
+
+/// The file of a node or Pod in `dir`, whose name ends like this and has at most `max` bytes.
+fn in_file_name(dir: &Path, name: &str, end: &str, max: usize) -> PathBuf {
+    let stem = bounded(name.replace('/', "_"), max.saturating_sub(end.len()));
+    dir.join(stem + end)
+}
 
 /// The paths of one lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,11 +75,10 @@ impl Paths {
         self.dir.join("netns")
     }
 
-    /// The network namespace of the underlay, of a node, or of a Pod (`red/a` becomes `red_a`: names of Kubernetes
-    /// objects have no underscore).
+    /// The network namespace of a node or Pod.
     #[must_use]
     pub fn namespace(&self, name: &str) -> PathBuf {
-        self.namespaces().join(name.replace('/', "_"))
+        self.namespaces().join(file_name(name))
     }
 
     /// The underlay's network namespace. The leading dot is in no node's name.
@@ -83,13 +102,16 @@ impl Paths {
     /// The log of one process.
     #[must_use]
     pub fn log(&self, name: &str) -> PathBuf {
-        self.logs().join(format!("{}.log", name.replace('/', "_")))
+        in_file_name(&self.logs(), name, ".log", FILE_MAX)
     }
 
     /// What belongs to a node's agent.
     #[must_use]
     pub fn node(&self, node: &str) -> PathBuf {
-        self.dir.join("nodes").join(node)
+        // Sockets lie in it.
+        let nodes = self.dir.join("nodes");
+        let left = SOCKET_MAX.saturating_sub(nodes.as_os_str().as_bytes().len() + "//metrics.sock".len());
+        nodes.join(bounded(node.to_owned(), left.min(FILE_MAX)))
     }
 
     /// The agent's socket.
@@ -119,7 +141,9 @@ impl Paths {
     /// The socket at which a Pod's responder takes orders.
     #[must_use]
     pub fn responder_socket(&self, pod: &str) -> PathBuf {
-        self.dir.join("pods").join(format!("{}.sock", pod.replace('/', "_")))
+        let pods = self.dir.join("pods");
+        let left = SOCKET_MAX.saturating_sub(pods.as_os_str().as_bytes().len() + "/".len());
+        in_file_name(&pods, pod, ".sock", left.min(FILE_MAX))
     }
 
     /// What belongs to the control plane: keys, kubeconfigs, logs, the store.
@@ -164,6 +188,26 @@ mod tests {
         assert_eq!(paths.namespace("red/a"), Path::new("/run/juneau-lab/netns/red_a"));
         assert_eq!(paths.responder_socket("red/a"), Path::new("/run/juneau-lab/pods/red_a.sock"));
         assert_eq!(paths.log("red/a"), Path::new("/run/juneau-lab/logs/red_a.log"));
+    }
+
+    #[test]
+    fn names_near_the_limit_have_files_and_sockets_of_their_own() {
+        let (namespace, node) = ("n".repeat(63), "o".repeat(253));
+        let pod = |last: &str| format!("{namespace}/{}{last}", "p".repeat(252));
+        for dir in ["/l", DEFAULT_DIR, "/tmp/a-directory-as-tests-have-it/with-more/of-it"] {
+            let paths = Paths::new(dir);
+            let of_pod = |pod: &str| [paths.namespace(pod), paths.log(pod), paths.responder_socket(pod)];
+            for (one, other) in of_pod(&pod("a")).iter().zip(of_pod(&pod("b"))) {
+                assert_ne!(*one, other);
+                let name = one.file_name().unwrap();
+                assert!(name.len() <= 255, "{}", one.display());
+            }
+            assert!(paths.log(&pod("a")).extension().is_some_and(|end| end == "log"));
+            for socket in [paths.responder_socket(&pod("a")), paths.agent_socket(&node), paths.metrics_socket(&node)] {
+                std::os::unix::net::SocketAddr::from_pathname(&socket).unwrap();
+            }
+            assert_ne!(paths.node(&node), paths.node(&format!("{}p", "o".repeat(252))));
+        }
     }
 
     #[test]

@@ -36,7 +36,12 @@ fn a_pod_without_an_address_gets_one_and_is_reached() {
     let yaml = lab.expect(&["get", "subnet", "red-b", "-o", "yaml"]);
     assert!(yaml.contains("vni: ") && yaml.contains("10.0.2.1"), "{yaml}");
     assert!(lab.expect(&["get", "iface"]).contains("red/c1.eth0"));
+    // Its files and sockets would have names that are too long.
+    let long = format!("{}a", "c".repeat(252));
+    lab.apply(&plain_pod(&long, "node-1", "red-b"));
+    assert!(address(&lab, &format!("red/{long}")).is_some(), "{}", lab.logs());
     lab.expect_green();
+    lab.delete(&plain_pod(&long, "node-1", "red-b"));
     lab.delete(&plain_pod("c1", "node-2", "red-b"));
     assert!(!lab.expect(&["get", "nwep"]).contains("c1.eth0"));
 }

@@ -39,7 +39,7 @@ pub fn file_name(plural: &str, namespace: &str, name: &str) -> String {
 }
 
 /// Longest name of a file without `.yaml`, in bytes: 255 less what is put around it while the file is written.
-const STEM_MAX: usize = 255 - ".yaml".len() - "..".len() - 10;
+pub(super) const STEM_MAX: usize = 255 - ".yaml".len() - "..".len() - 10;
 
 /// The uid of an object that was written without one: always the same for the same kind and name. In the form of a UUID
 /// (RFC 9562, version 8).

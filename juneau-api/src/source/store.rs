@@ -6,6 +6,8 @@
 
 use super::decode::{self, Rejected};
 use super::directory::is_manifest;
+use super::planned;
+use crate::names::bounded;
 use crate::view::{Key, Origin};
 use juneau_core::model::Problem;
 use serde_json::Value;
@@ -294,6 +296,8 @@ fn free_name(files: &BTreeMap<PathBuf, Pieces>, key: &Key) -> PathBuf {
         "" => format!("{kind}.{}", key.name.name),
         namespace => format!("{kind}.{namespace}.{}", key.name.name),
     };
+    // With a number behind it, too, it is no longer than a file's name may be.
+    let stem = bounded(stem, planned::STEM_MAX - ".4294967295".len());
     let first = PathBuf::from(format!("{stem}.yaml"));
     if !files.contains_key(&first) {
         return first;
@@ -346,6 +350,22 @@ mod tests {
             fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn objects_of_the_longest_names_have_files_of_their_own() {
+        let (directory, store) = store();
+        let pod = |last: char| {
+            let (name, namespace) = (format!("{}{last}", "p".repeat(252)), "n".repeat(63));
+            format!(
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec: {{containers: []}}\n"
+            )
+        };
+        for last in ['a', 'b'] {
+            assert!(texts(&store.apply(&pod(last)).unwrap())[0].ends_with(" created"));
+        }
+        assert_eq!(files(&directory).len(), 3, "{:?}", files(&directory));
+        assert!(texts(&store.apply(&pod('a')).unwrap())[0].ends_with(" unchanged"));
     }
 
     #[test]

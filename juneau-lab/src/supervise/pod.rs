@@ -7,7 +7,7 @@ use crate::cluster;
 use crate::enter::Enter;
 use crate::error::{Result, optional};
 use crate::namespace;
-use crate::paths::Paths;
+use crate::paths::{Paths, file_name};
 use crate::process::{Process, kill_all};
 use crate::spawn::start_inside;
 use crate::state;
@@ -151,7 +151,7 @@ impl Supervisor {
         namespace::create(&netns)?;
         underlay::loopback_up(&netns)?;
         let node = self.nodes.get(&wanted.node).and_then(|node| node.cgroup.as_ref());
-        let cgroup = node.map(|node| node.child("pods").child(&name.replace('/', "_")));
+        let cgroup = node.map(|node| node.child("pods").child(&file_name(name)));
         if let Some(cgroup) = &cgroup {
             cgroup.create()?;
         }
