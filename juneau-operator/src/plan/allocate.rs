@@ -9,6 +9,7 @@ mod stock;
 
 pub use leases::REUSE_KEY;
 
+use super::memory::Entry;
 use super::planner::{FastMap, Planner, name, uid};
 use super::pool;
 use crate::view::Kind;
@@ -16,6 +17,7 @@ use juneau_api::conditions;
 use juneau_api::kinds::{AllocationClaim, AllocationClaimStatus, ClaimPhase, reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use leases::{lease_name, new_lease};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// What became of a claim.
@@ -67,14 +69,19 @@ pub(super) type Allocations<'v> = FastMap<&'v str, Allocation>;
 impl<'v> Planner<'v> {
     /// Hands out values, and takes back what nobody has any more.
     pub(super) fn allocate(&mut self) -> Allocations<'v> {
-        let view = self.view;
-        let mut allocations = Allocations::with_capacity_and_hasher(view.claims.len(), Default::default());
+        let active = Rc::clone(&self.active);
+        let mut allocations = Allocations::with_capacity_and_hasher(active.claims.len(), Default::default());
         let mut waiting = Vec::new();
-        for claim in view.claims.values() {
-            if let Some(allocation) = self.settled(claim) {
+        for Entry { place, object: claim, .. } in &active.claims {
+            if let Some(value) = self.at_rest(claim) {
+                allocations.insert(uid(&claim.metadata), Allocation::Value(value));
+                if let Some(calm) = &mut self.calm {
+                    calm.claims.insert(uid(&claim.metadata), *place);
+                }
+            } else if let Some(allocation) = self.settled(claim) {
                 allocations.insert(uid(&claim.metadata), allocation);
             } else if claim.metadata.deletion_timestamp.is_none() && self.is_wanted(claim) {
-                waiting.push(claim);
+                waiting.push(*claim);
             }
         }
         if !waiting.is_empty() {
@@ -88,8 +95,14 @@ impl<'v> Planner<'v> {
                 allocations.insert(uid(&claim.metadata), allocation);
             }
         }
-        for lease in view.leases.values() {
+        for Entry { place, object: lease, .. } in &active.leases {
+            let said = self.said();
             self.lease(lease);
+            if self.said() == said
+                && let (Some(calm), Some(claim)) = (&mut self.calm, &lease.spec.claim_ref.uid)
+            {
+                calm.leases.insert(claim, *place);
+            }
         }
         allocations
     }
@@ -114,7 +127,7 @@ impl<'v> Planner<'v> {
             Kind::Node => self.view.nodes.get(&resource.name).map(|object| &object.metadata),
             // There are many of these.
             Kind::NetworkInterface => {
-                let nic = self.index.interfaces.get(resource.uid.as_deref()?);
+                let nic = self.index.interface(resource.uid.as_deref()?);
                 nic.map(|nic| &nic.metadata).filter(|metadata| {
                     name(metadata) == resource.name
                         && metadata.namespace.as_deref().unwrap_or_default()
@@ -128,21 +141,24 @@ impl<'v> Planner<'v> {
 
     /// Deletes claims whose object is gone.
     pub(super) fn collect_claims(&mut self) {
-        let view = self.view;
-        for claim in view.claims.values() {
+        let active = Rc::clone(&self.active);
+        for claim in active.claims.iter().map(|claim| claim.object) {
+            let said = self.said();
             if claim.metadata.deletion_timestamp.is_none() && !self.is_wanted(claim) && self.is_settled(&claim.metadata)
             {
                 self.delete(claim);
             }
+            if self.said() != said
+                && let Some(calm) = &mut self.calm
+            {
+                calm.claims.remove(uid(&claim.metadata));
+            }
         }
     }
 
-    /// A claim that has its value, or a lease that says what it will be.
+    /// A claim that has its value, or a lease that says what it will be, and is not at rest.
     fn settled(&mut self, claim: &'v Arc<AllocationClaim>) -> Option<Allocation> {
-        if let Some(value) = self.at_rest(claim) {
-            return Some(Allocation::Value(value));
-        }
-        let held = self.index.leases.get(uid(&claim.metadata)).cloned().unwrap_or_default();
+        let held = self.index.leases(claim).to_vec();
         let said = claim.status.as_ref().and_then(|status| status.value.as_ref());
         let Some(value) = said.and_then(pool::number) else {
             let lease = held.first()?;
@@ -186,7 +202,7 @@ impl<'v> Planner<'v> {
     fn at_rest(&self, claim: &AllocationClaim) -> Option<u32> {
         let status = claim.status.as_ref()?;
         let value = status.value.as_ref().and_then(pool::number)?;
-        let [lease] = self.index.leases.get(uid(&claim.metadata))?.as_slice() else { return None };
+        let [lease] = self.index.leases(claim) else { return None };
         let generation = claim.metadata.generation;
         let is_said = status.phase == Some(ClaimPhase::Allocated)
             && status.observed_generation == generation

@@ -24,7 +24,7 @@ impl Planner<'_> {
         want: &Want<'_>,
         fill: impl FnOnce(&mut AllocationClaimSpec),
     ) -> Allocation {
-        if let Some(claim) = self.index.claims.get(&(uid(want.metadata), want.attribute.as_str())) {
+        if let Some(claim) = self.index.claim(uid(want.metadata), want.attribute) {
             return allocations.get(uid(&claim.metadata)).cloned().unwrap_or(Allocation::Pending);
         }
         let claim_name = names::claim(want.pool, want.owner, want.attribute);
@@ -56,7 +56,7 @@ impl Planner<'_> {
         attribute: names::Attribute,
         said: Option<u32>,
     ) -> Option<u32> {
-        let claim = self.index.claims.get(&(uid(metadata), attribute.as_str()));
+        let claim = self.index.claim(uid(metadata), attribute);
         match claim.and_then(|claim| allocations.get(uid(&claim.metadata))) {
             Some(Allocation::Value(number)) => Some(*number),
             Some(Allocation::Failed(_)) => None,

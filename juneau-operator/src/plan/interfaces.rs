@@ -2,6 +2,7 @@
 
 use super::allocate::{Allocation, Allocations, Failure};
 use super::claim::Want;
+use super::memory::{CalmInterface, Entry};
 use super::networks::{self, Networks};
 use super::planner::{FastSet, Planner, has_finalizer, is_owned_by, object_name, owner, set_finalizer, uid};
 use super::pods::pod_target;
@@ -16,6 +17,7 @@ use juneau_api::kinds::{
 use juneau_api::view::ObjectName;
 use juneau_api::{access, annotations, conditions, names};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Finalizer of a NetworkInterface: it stays until its endpoint and its claim are gone.
@@ -34,21 +36,30 @@ impl<'v> Planner<'v> {
         allocations: &Allocations<'v>,
     ) {
         // An endpoint has its interface's name, and both are in that order.
-        let mut endpoints = self.view.network_endpoints.iter().peekable();
+        let active = Rc::clone(&self.active);
+        let mut endpoints = active.endpoints.iter().peekable();
         let mut left_over = Vec::new();
-        for (key, nic) in &self.view.network_interfaces {
+        for nic in &active.interfaces {
             let mut endpoint = None;
-            while let Some((name, found)) = endpoints.next_if(|(name, _)| *name <= key) {
-                if name == key {
+            while let Some(found) = endpoints.next_if(|endpoint| endpoint.name <= nic.name) {
+                if found.name == nic.name {
                     endpoint = Some(found);
                 } else {
-                    left_over.push((name, found));
+                    left_over.push(found);
                 }
             }
+            let (key, nic, place) = (nic.name, nic.object, nic.place);
             if nic.metadata.deletion_timestamp.is_some() {
-                self.take_down(nic, endpoint);
+                self.take_down(nic, endpoint.map(|endpoint| endpoint.object));
             } else if kept.contains(key) {
-                self.interface(key, nic, endpoint, networks, allocations);
+                let said = self.said();
+                let claim = self.interface(key, nic, endpoint.map(|endpoint| endpoint.object), networks, allocations);
+                if self.said() == said
+                    && let (Some(claim), Some(endpoint), Some(calm)) = (claim, endpoint, &mut self.calm)
+                {
+                    let (uid, endpoint) = (uid(&nic.metadata), endpoint.place);
+                    calm.interfaces.insert(key, CalmInterface { place, endpoint, uid, claim });
+                }
             } else if !self.is_unreadable(Kind::Pod, &key.namespace, &nic.spec.pod_ref.name)
                 && self.is_settled(&nic.metadata)
             {
@@ -56,9 +67,9 @@ impl<'v> Planner<'v> {
             }
         }
         left_over.extend(endpoints);
-        for (key, endpoint) in left_over {
+        for Entry { name, object: endpoint, .. } in left_over {
             if endpoint.spec.kind == EndpointKind::Pod
-                && !self.is_unreadable(Kind::NetworkInterface, &key.namespace, &key.name)
+                && !self.is_unreadable(Kind::NetworkInterface, &name.namespace, &name.name)
                 && self.is_settled(&endpoint.metadata)
             {
                 self.delete(endpoint);
@@ -72,9 +83,7 @@ impl<'v> Planner<'v> {
             && is_of(endpoint, nic)
         {
             self.delete(endpoint);
-        } else if let Some(claim) =
-            self.index.claims.get(&(uid(&nic.metadata), names::Attribute::Address.as_str())).copied()
-        {
+        } else if let Some(claim) = self.index.claim(uid(&nic.metadata), names::Attribute::Address) {
             // The lock is marked first, while it is certain that its holder goes: from then on it can be had.
             if !self.mark_leases(claim) {
                 self.delete(claim);
@@ -86,6 +95,7 @@ impl<'v> Planner<'v> {
         }
     }
 
+    /// Whether an interface has all that it shall have: then the uid of its claim.
     fn interface(
         &mut self,
         key: &'v ObjectName,
@@ -93,7 +103,7 @@ impl<'v> Planner<'v> {
         endpoint: Option<&'v Arc<NetworkEndpoint>>,
         networks: &Networks<'v>,
         allocations: &Allocations<'v>,
-    ) {
+    ) -> Option<&'v str> {
         if !has_finalizer(&nic.metadata, FINALIZER) {
             let mut nic = NetworkInterface::clone(nic);
             set_finalizer(&mut nic.metadata, FINALIZER, true);
@@ -103,12 +113,15 @@ impl<'v> Planner<'v> {
             Ok(Some((address, prefix))) => {
                 if self.endpoint(key, nic, endpoint, address, prefix) {
                     self.interface_ready(key, nic, address, prefix);
+                    let claim = self.index.claim(uid(&nic.metadata), names::Attribute::Address);
+                    return claim.map(|claim| uid(&claim.metadata));
                 }
             }
             // Under way: a status for each step would be a write for each step.
             Ok(None) => {}
             Err(obstacle) => self.interface_waits(key, nic, obstacle),
         }
+        None
     }
 
     /// The address of an interface, once it is certain.
@@ -131,7 +144,7 @@ impl<'v> Planner<'v> {
             }
             return Err(failed(reason::SUBNET_NOT_FOUND, format!("Subnet/{subnet_name} does not exist")));
         };
-        let claim = self.index.claims.get(&(uid(&nic.metadata), names::Attribute::Address.as_str())).copied();
+        let claim = self.index.claim(uid(&nic.metadata), names::Attribute::Address);
         let Some(prefix) = networks.subnets.get(subnet_name).copied() else {
             let why = networks.refused.get(subnet_name).map(|(_, why)| why.as_str()).unwrap_or_default();
             return Err(waits(format!("Subnet/{subnet_name} is not in force: {why}")));
@@ -334,7 +347,7 @@ impl<'v> Planner<'v> {
     }
 
     fn interface_ready(&mut self, key: &ObjectName, nic: &Arc<NetworkInterface>, address: Ipv4Addr, prefix: Ipv4Net) {
-        let claim = self.index.claims.get(&(uid(&nic.metadata), names::Attribute::Address.as_str()));
+        let claim = self.index.claim(uid(&nic.metadata), names::Attribute::Address);
         let claim = claim.and_then(|claim| claim.metadata.name.as_ref());
         if says_allocated(nic, claim, address, prefix) {
             return;

@@ -14,6 +14,7 @@ mod claim;
 mod config;
 mod interfaces;
 mod mac;
+mod memory;
 mod networks;
 mod nodes;
 mod planner;
@@ -28,18 +29,33 @@ pub use allocate::REUSE_KEY;
 pub use change::{Change, Notice, Plan, Target};
 pub use config::Config;
 pub use interfaces::FINALIZER as INTERFACE_FINALIZER;
+pub use memory::Memory;
 pub use subnets::FINALIZER as SUBNET_FINALIZER;
 pub use tables::FINALIZER as ROUTE_TABLE_FINALIZER;
 pub use vpcs::FINALIZER as VPC_FINALIZER;
 
 use crate::view::View;
 use k8s_openapi::jiff::Timestamp;
+use memory::{Active, Calm, Uids};
 use planner::Planner;
+use std::sync::Arc;
 
 /// What to change, as far as this view and this moment tell.
 #[must_use]
 pub fn plan(view: &View, config: &Config, now: Timestamp) -> Plan {
-    let mut planner = Planner::new(view, config, now);
+    compose(view, config, now, Active::all(view), None).0
+}
+
+/// A plan for what is active, and what it had nothing to say about. The rest, with these uids, is at rest; with none at all,
+/// nobody asks what was calm.
+fn compose<'v>(
+    view: &'v View,
+    config: &'v Config,
+    now: Timestamp,
+    active: Active<'v>,
+    resting: Option<Arc<Uids>>,
+) -> (Plan, Calm<'v>) {
+    let mut planner = Planner::new(view, config, now, active, resting);
     planner.bootstrap();
     let allocations = planner.allocate();
     let networks = planner.networks();

@@ -2,6 +2,7 @@
 
 use super::allocate::{Allocation, Allocations};
 use super::claim::Want;
+use super::memory::Entry;
 use super::networks::Networks;
 use super::planner::{Planner, is_owned_by, owner, uid};
 use super::{Target, mac};
@@ -10,6 +11,7 @@ use core::net::Ipv4Addr;
 use juneau_api::kinds::{EndpointKind, NetworkEndpoint, NetworkEndpointSpec, reason};
 use juneau_api::names;
 use juneau_api::view::ObjectName;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// What a node's MAC address is derived from, beside its uid: the device that has it.
@@ -20,16 +22,17 @@ impl<'v> Planner<'v> {
     pub(super) fn nodes(&mut self, networks: &Networks<'v>, allocations: &Allocations<'v>) {
         let Some(namespace) = self.config.node_namespace.as_deref() else { return };
         let mut wanted = std::collections::BTreeSet::new();
-        for (name, node) in &self.view.nodes {
+        for (name, node) in self.view.nodes.iter() {
             let key = ObjectName::new(namespace, names::node_endpoint(name));
             if node.metadata.deletion_timestamp.is_none() {
                 self.node(&key, name, node, networks, allocations);
                 wanted.insert(key);
             }
         }
-        for (key, endpoint) in &self.view.network_endpoints {
+        let active = Rc::clone(&self.active);
+        for Entry { name, object: endpoint, .. } in &active.endpoints {
             if endpoint.spec.kind == EndpointKind::Node
-                && !wanted.contains(key)
+                && !wanted.contains(*name)
                 && !self.is_unreadable(Kind::Node, "", &endpoint.spec.node_name)
                 && self.is_settled(&endpoint.metadata)
             {
@@ -49,7 +52,7 @@ impl<'v> Planner<'v> {
         let attribute = names::Attribute::NodeAddress;
         let Some(prefix) = networks.subnets.get(names::DEFAULT).copied() else { return };
         let Some(subnet) = self.view.subnets.get(names::DEFAULT) else { return };
-        let has_claim = self.index.claims.contains_key(&(uid(&node.metadata), attribute.as_str()));
+        let has_claim = self.index.claim(uid(&node.metadata), attribute).is_some();
         if !has_claim && self.is_network_ready(subnet, allocations).is_err() {
             return;
         }

@@ -1,13 +1,15 @@
 //! What the parts of a plan share: the view, indexes over it, and the list of changes.
 
+use super::memory::{Active, Calm, Uids};
 use super::{Change, Config, Notice, Plan, Target};
 use crate::view::{Kind, Object, View};
 use core::time::Duration;
-use juneau_api::kinds;
 use juneau_api::view::{ObjectName, Time};
+use juneau_api::{kinds, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A map for what is looked up for each of ten thousand objects. Keys are uids and names, which the API server gives or
@@ -22,27 +24,36 @@ pub(super) struct Planner<'v> {
     pub(super) config: &'v Config,
     pub(super) now: Timestamp,
     pub(super) index: Index<'v>,
+    /// What is to be judged.
+    pub(super) active: Rc<Active<'v>>,
+    /// What there was nothing to say about, where somebody wants to know.
+    pub(super) calm: Option<Calm<'v>>,
     plan: Plan,
     touched: HashSet<(Kind, ObjectName)>,
+    /// How often something was said, or a clock was looked at.
+    said: u64,
 }
 
-/// What is looked up often.
+/// What is looked up often. Objects at rest are known by their uids alone: whatever else names one is at no rest, and then
+/// neither is that.
 pub(super) struct Index<'v> {
     /// Claims by the uid of the object that they are for and their attribute.
-    pub(super) claims: FastMap<(&'v str, &'v str), &'v Arc<kinds::AllocationClaim>>,
+    claims: FastMap<(&'v str, &'v str), &'v Arc<kinds::AllocationClaim>>,
     /// Claims by uid.
-    pub(super) claim_uids: FastMap<&'v str, &'v Arc<kinds::AllocationClaim>>,
+    claim_uids: FastMap<&'v str, &'v Arc<kinds::AllocationClaim>>,
     /// Leases by the uid of the claim that holds them, in the order of their values.
-    pub(super) leases: FastMap<&'v str, Vec<&'v Arc<kinds::AllocationLease>>>,
+    leases: FastMap<&'v str, Vec<&'v Arc<kinds::AllocationLease>>>,
     /// Interfaces by uid.
-    pub(super) interfaces: FastMap<&'v str, &'v Arc<kinds::NetworkInterface>>,
+    interfaces: FastMap<&'v str, &'v Arc<kinds::NetworkInterface>>,
+    /// Uids of Pods, interfaces and claims at rest.
+    resting: Option<Arc<Uids>>,
 }
 
 impl<'v> Index<'v> {
-    fn new(view: &'v View) -> Self {
-        let mut claims = FastMap::with_capacity_and_hasher(view.claims.len(), Default::default());
-        let mut claim_uids = FastMap::with_capacity_and_hasher(view.claims.len(), Default::default());
-        for claim in view.claims.values() {
+    fn new(active: &Active<'v>, resting: Option<Arc<Uids>>) -> Self {
+        let mut claims = FastMap::with_capacity_and_hasher(active.claims.len(), Default::default());
+        let mut claim_uids = FastMap::with_capacity_and_hasher(active.claims.len(), Default::default());
+        for claim in active.claims.iter().map(|claim| claim.object) {
             if let Some(uid) = &claim.spec.resource_ref.uid {
                 claims.insert((uid.as_str(), claim.spec.attribute.as_str()), claim);
             }
@@ -51,8 +62,8 @@ impl<'v> Index<'v> {
             }
         }
         let mut leases: FastMap<&str, Vec<_>> =
-            FastMap::with_capacity_and_hasher(view.leases.len(), Default::default());
-        for lease in view.leases.values() {
+            FastMap::with_capacity_and_hasher(active.leases.len(), Default::default());
+        for lease in active.leases.iter().map(|lease| lease.object) {
             if let Some(uid) = &lease.spec.claim_ref.uid {
                 leases.entry(uid.as_str()).or_default().push(lease);
             }
@@ -60,21 +71,64 @@ impl<'v> Index<'v> {
         for leases in leases.values_mut().filter(|leases| leases.len() > 1) {
             leases.sort_by_key(|lease| super::pool::number(&lease.spec.value));
         }
-        let interfaces = view.network_interfaces.values();
+        let interfaces = active.interfaces.iter().map(|nic| nic.object);
         let interfaces = interfaces.filter_map(|nic| Some((nic.metadata.uid.as_deref()?, nic))).collect();
-        Self { claims, claim_uids, leases, interfaces }
+        Self { claims, claim_uids, leases, interfaces, resting }
+    }
+
+    fn rests(&self, uid: &str) -> bool {
+        self.resting.as_ref().is_some_and(|uids| uids.contains_key(uid))
+    }
+
+    /// The claim of an object that is not at rest.
+    pub(super) fn claim(&self, of: &str, attribute: names::Attribute) -> Option<&'v Arc<kinds::AllocationClaim>> {
+        self.claims.get(&(of, attribute.as_str())).copied()
+    }
+
+    /// The claim that a lease names, if neither is at rest.
+    pub(super) fn holder(&self, lease: &kinds::AllocationLease) -> Option<&'v Arc<kinds::AllocationClaim>> {
+        self.claim_uids.get(lease.spec.claim_ref.uid.as_deref()?).copied()
+    }
+
+    /// Whether there is a claim with this uid.
+    pub(super) fn is_claim(&self, uid: &str) -> bool {
+        self.claim_uids.contains_key(uid) || self.rests(uid)
+    }
+
+    /// The leases of a claim that is not at rest.
+    pub(super) fn leases(&self, claim: &kinds::AllocationClaim) -> &[&'v Arc<kinds::AllocationLease>] {
+        self.leases.get(uid(&claim.metadata)).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The interface with this uid, if it is not at rest.
+    pub(super) fn interface(&self, uid: &str) -> Option<&'v Arc<kinds::NetworkInterface>> {
+        self.interfaces.get(uid).copied()
     }
 }
 
 impl<'v> Planner<'v> {
-    pub(super) fn new(view: &'v View, config: &'v Config, now: Timestamp) -> Self {
-        Self { view, config, now, index: Index::new(view), plan: Plan::default(), touched: HashSet::new() }
+    pub(super) fn new(
+        view: &'v View,
+        config: &'v Config,
+        now: Timestamp,
+        active: Active<'v>,
+        resting: Option<Arc<Uids>>,
+    ) -> Self {
+        let calm = resting.is_some().then(Calm::default);
+        let index = Index::new(&active, resting);
+        let (plan, touched, active) = (Plan::default(), HashSet::new(), Rc::new(active));
+        Self { view, config, now, index, active, calm, plan, touched, said: 0 }
     }
 
-    pub(super) fn finish(mut self) -> Plan {
+    pub(super) fn finish(mut self) -> (Plan, Calm<'v>) {
         self.plan.notices.sort();
         self.plan.notices.dedup();
-        self.plan
+        (self.plan, self.calm.unwrap_or_default())
+    }
+
+    /// How much was said so far: what adds nothing to it was calm.
+    pub(super) const fn said(&self) -> u64 {
+        self.said
     }
 
     /// The moment of the plan, for conditions. Whole seconds: the API holds no more, and a time that it cut would differ
@@ -86,6 +140,7 @@ impl<'v> Planner<'v> {
     /// Adds a change, unless the plan changes that object already: the second would meet another resourceVersion than
     /// it names. The next plan says it again.
     fn push(&mut self, kind: Kind, name: ObjectName, change: Change) {
+        self.said += 1;
         if self.touched.insert((kind, name)) {
             self.plan.changes.push(change);
         }
@@ -136,16 +191,19 @@ impl<'v> Planner<'v> {
 
     /// Tells what is wrong, as long as it is.
     pub(super) fn warn(&mut self, object: Target, reason: &'static str, message: impl Into<String>) {
+        self.said += 1;
         self.plan.notices.push(Notice { object, warning: true, at_once: false, reason, message: message.into() });
     }
 
     /// Tells what was wrong and is put right by this plan.
     pub(super) fn warn_at_once(&mut self, object: Target, reason: &'static str, message: impl Into<String>) {
+        self.said += 1;
         self.plan.notices.push(Notice { object, warning: true, at_once: true, reason, message: message.into() });
     }
 
     /// Asks for another plan at a moment that is not past; whether it is past.
     pub(super) fn is_due(&mut self, moment: Timestamp) -> bool {
+        self.said += 1;
         if moment <= self.now {
             return true;
         }
@@ -161,6 +219,7 @@ impl<'v> Planner<'v> {
 
     /// Whether an object has been there for so long.
     pub(super) fn is_older(&mut self, metadata: &ObjectMeta, age: Duration) -> bool {
+        self.said += 1;
         let since = match &self.view.sightings {
             Some(sightings) => Some(sightings.object(uid(metadata))),
             None => metadata.creation_timestamp.as_ref().map(|created| created.0),

@@ -1,5 +1,6 @@
 //! Pods: the interfaces that each one asks for.
 
+use super::memory::Entry;
 use super::planner::{FastSet, Planner, uid};
 use super::{Target, interfaces, text};
 use crate::view::{Kind, Object, Pod};
@@ -9,6 +10,7 @@ use juneau_api::names;
 use juneau_api::view::ObjectName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The label of a Pod that runs a virtual machine: the machine's name.
@@ -19,20 +21,27 @@ static NONE: BTreeMap<String, String> = BTreeMap::new();
 impl<'v> Planner<'v> {
     /// Makes the interfaces that Pods ask for; those that are there and are asked for.
     pub(super) fn pods(&mut self) -> FastSet<&'v ObjectName> {
-        let mut kept = FastSet::with_capacity_and_hasher(self.view.network_interfaces.len(), Default::default());
-        for (key, pod) in &self.view.pods {
-            if !pod.host_network
-                && !pod.mirror
-                && !pod.finished
-                && let Some(node) = &pod.node_name
+        let active = Rc::clone(&self.active);
+        let mut kept = FastSet::with_capacity_and_hasher(active.interfaces.len(), Default::default());
+        for Entry { place, name, object: pod } in &active.pods {
+            let said = self.said();
+            let wanted = match &pod.node_name {
+                Some(node) if !pod.host_network && !pod.mirror && !pod.finished => self.pod(name, pod, node),
+                _ => Wanted::default(),
+            };
+            kept.extend(&wanted.there);
+            if self.said() == said
+                && !wanted.more
+                && let Some(calm) = &mut self.calm
             {
-                self.pod(key, pod, node, &mut kept);
+                calm.pods.push((*place, pod, wanted.there));
             }
         }
         kept
     }
 
-    fn pod(&mut self, key: &'v ObjectName, pod: &'v Arc<Pod>, node: &str, kept: &mut FastSet<&'v ObjectName>) {
+    fn pod(&mut self, key: &'v ObjectName, pod: &'v Arc<Pod>, node: &str) -> Wanted<'v> {
+        let mut wanted = Wanted::default();
         let namespace = self.view.namespaces.get(&key.namespace);
         let of_namespace = namespace.and_then(|namespace| namespace.metadata.annotations.as_ref());
         let of_pod = pod.metadata.annotations.as_ref().unwrap_or(&NONE);
@@ -44,9 +53,10 @@ impl<'v> Planner<'v> {
                 let first = ObjectName::new(key.namespace.as_str(), prefix.as_str());
                 let own = self.view.network_interfaces.range(first..);
                 let own = own.take_while(|(name, _)| name.namespace == key.namespace && name.name.starts_with(&prefix));
-                kept.extend(own.filter(|(_, nic)| nic.spec.pod_ref.uid == uid(&pod.metadata)).map(|(name, _)| name));
+                let own = own.filter(|(_, nic)| nic.spec.pod_ref.uid == uid(&pod.metadata));
+                wanted.there.extend(own.map(|(name, _)| name));
                 self.warn(pod_target(pod), reason::INVALID_ANNOTATION, error.to_string());
-                return;
+                return wanted;
             }
         };
         for request in requests {
@@ -55,19 +65,31 @@ impl<'v> Planner<'v> {
                 if pod.metadata.deletion_timestamp.is_none() {
                     self.create(interface(key, pod, node, request));
                 }
+                wanted.more = true;
                 continue;
             };
             if !is_of(nic, pod, node) || !is_asked_for(nic, &request) {
+                wanted.more = true;
                 continue;
             }
-            kept.insert(stored);
+            wanted.there.push(stored);
             if nic.spec.security_groups != request.security_groups && nic.metadata.deletion_timestamp.is_none() {
                 let mut nic = NetworkInterface::clone(nic);
                 nic.spec.security_groups = request.security_groups;
                 self.spec(nic);
             }
         }
+        wanted
     }
+}
+
+/// The interfaces that a Pod asks for.
+#[derive(Default)]
+struct Wanted<'v> {
+    /// Those that are there.
+    there: Vec<&'v ObjectName>,
+    /// There shall be more.
+    more: bool,
 }
 
 /// The Pod as Events name it.

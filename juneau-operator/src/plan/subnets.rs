@@ -131,8 +131,8 @@ impl<'v> Planner<'v> {
         let interfaces = view.network_interfaces.values().filter(|nic| nic.spec.subnet.as_deref() == Some(own));
         let users: Vec<String> = interfaces
             .filter(|nic| {
-                let key = (uid(&nic.metadata), names::Attribute::Address.as_str());
-                self.index.claims.contains_key(&key)
+                // One at rest has its address.
+                self.index.claim(uid(&nic.metadata), names::Attribute::Address).is_some()
                     || nic.status.as_ref().is_some_and(|status| status.address.is_some())
             })
             .map(|nic| format!("NetworkInterface/{}", object_name(&nic.metadata)))

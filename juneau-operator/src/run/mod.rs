@@ -185,7 +185,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         notices,
         clock: options.clock,
         metrics,
-        plan: crate::plan::plan,
+        plan: crate::plan::Memory::plan,
     };
     part(&mut parts, "planner", planner.run(stop.clone()));
 

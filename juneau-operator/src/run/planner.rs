@@ -7,7 +7,7 @@
 use super::Metrics;
 use crate::clock::Clock;
 use crate::leader::Leadership;
-use crate::plan::{Change, Config, Notice, Plan, Target};
+use crate::plan::{Change, Config, Memory, Notice, Plan, Target};
 use crate::sink::objects::to_json;
 use crate::sink::server::{Outcome, write};
 use crate::state::{Event, State};
@@ -84,13 +84,14 @@ pub struct Planner {
     pub clock: Clock,
     /// What is counted.
     pub metrics: Metrics,
-    /// What plans: [`crate::plan::plan`].
-    pub plan: fn(&View, &Config, Timestamp) -> Plan,
+    /// What plans: [`Memory::plan`].
+    pub plan: fn(&mut Memory, &View, &Config, Timestamp) -> Plan,
 }
 
 #[derive(Default)]
 struct Progress {
     queue: VecDeque<Change>,
+    memory: Memory,
     planned: Option<Instant>,
     running: HashSet<Key>,
     /// Objects whose write ended since the plan: what it says of them is out of date.
@@ -152,13 +153,16 @@ impl Planner {
         let view = self.state.view(moment);
         let config = Arc::clone(&self.config.borrow());
         let (plan, begun) = (self.plan, Instant::now());
+        let mut memory = std::mem::take(&mut progress.memory);
         // Milliseconds for a large cluster: not on a thread that answers admission.
-        let Ok(planned) = tokio::task::spawn_blocking(move || plan(&view, &config, moment)).await else {
+        let work = move || (plan(&mut memory, &view, &config, moment), memory);
+        let Ok((planned, memory)) = tokio::task::spawn_blocking(work).await else {
             // A plan that panics is a bug; the next change may take it around it.
             tracing::error!("the plan was not made");
             progress.planned = Some(Instant::now());
             return;
         };
+        progress.memory = memory;
         self.metrics.plan_seconds.observe(begun.elapsed().as_secs_f64());
         let now = Instant::now();
         progress.planned = Some(now);
@@ -167,7 +171,7 @@ impl Planner {
             now + wait.max(Duration::from_millis(10))
         });
         if !planned.changes.is_empty() {
-            tracing::debug!(changes = planned.changes.len(), "plan");
+            tracing::debug!(changes = planned.changes.len(), at_rest = progress.memory.at_rest(), "plan");
         }
         // What this version cannot read it does not write either: another one, or a person, has to mend it.
         let undecodable = self.state.undecodable();

@@ -13,33 +13,42 @@ use juneau_api::view::ObjectName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Objects of one kind, by name.
+pub type Shared<K, T> = Arc<BTreeMap<K, Arc<T>>>;
+
+/// Takes an object out; whether it was there. What is not there copies nothing.
+fn take<K: Ord + Clone, T>(objects: &mut Shared<K, T>, name: &K) -> bool {
+    objects.contains_key(name) && Arc::make_mut(objects).remove(name).is_some()
+}
+
 /// Everything that exists. Cluster-wide kinds are kept by name, the others by namespace and name.
 ///
-/// Objects are shared: a clone of a view copies pointers.
+/// Objects are shared, and so is what holds those of a kind: a clone of a view copies one pointer a kind. While there is a
+/// clone, the first change of a kind copies the names of that kind.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct View {
     /// v1 Namespaces.
-    pub namespaces: BTreeMap<String, Arc<Namespace>>,
+    pub namespaces: Shared<String, Namespace>,
     /// v1 Nodes.
-    pub nodes: BTreeMap<String, Arc<Node>>,
+    pub nodes: Shared<String, Node>,
     /// v1 Pods.
-    pub pods: BTreeMap<ObjectName, Arc<Pod>>,
+    pub pods: Shared<ObjectName, Pod>,
     /// Tenants' networks.
-    pub vpcs: BTreeMap<String, Arc<kinds::Vpc>>,
+    pub vpcs: Shared<String, kinds::Vpc>,
     /// Their prefixes.
-    pub subnets: BTreeMap<String, Arc<kinds::Subnet>>,
+    pub subnets: Shared<String, kinds::Subnet>,
     /// Their routes.
-    pub route_tables: BTreeMap<String, Arc<kinds::RouteTable>>,
+    pub route_tables: Shared<String, kinds::RouteTable>,
     /// Interfaces of Pods.
-    pub network_interfaces: BTreeMap<ObjectName, Arc<kinds::NetworkInterface>>,
+    pub network_interfaces: Shared<ObjectName, kinds::NetworkInterface>,
     /// What holds addresses.
-    pub network_endpoints: BTreeMap<ObjectName, Arc<kinds::NetworkEndpoint>>,
+    pub network_endpoints: Shared<ObjectName, kinds::NetworkEndpoint>,
     /// What numbers and addresses are handed out of.
-    pub pools: BTreeMap<String, Arc<kinds::AllocationPool>>,
+    pub pools: Shared<String, kinds::AllocationPool>,
     /// Wishes for them.
-    pub claims: BTreeMap<String, Arc<kinds::AllocationClaim>>,
+    pub claims: Shared<String, kinds::AllocationClaim>,
     /// What is taken of them.
-    pub leases: BTreeMap<String, Arc<kinds::AllocationLease>>,
+    pub leases: Shared<String, kinds::AllocationLease>,
     /// Objects of other kinds that exist, of those that `spec.retainWhile` of a lease names. Who fills the view looks
     /// them up; a kind that the cluster does not serve has none.
     pub retaining: BTreeSet<Retaining>,
@@ -54,34 +63,34 @@ impl View {
     pub fn insert(&mut self, object: Object) {
         let key = object.name();
         match object {
-            Object::Namespace(object) => drop(self.namespaces.insert(key.name, object)),
-            Object::Node(object) => drop(self.nodes.insert(key.name, object)),
-            Object::Pod(object) => drop(self.pods.insert(key, object)),
-            Object::Vpc(object) => drop(self.vpcs.insert(key.name, object)),
-            Object::Subnet(object) => drop(self.subnets.insert(key.name, object)),
-            Object::RouteTable(object) => drop(self.route_tables.insert(key.name, object)),
-            Object::NetworkInterface(object) => drop(self.network_interfaces.insert(key, object)),
-            Object::NetworkEndpoint(object) => drop(self.network_endpoints.insert(key, object)),
-            Object::AllocationPool(object) => drop(self.pools.insert(key.name, object)),
-            Object::AllocationClaim(object) => drop(self.claims.insert(key.name, object)),
-            Object::AllocationLease(object) => drop(self.leases.insert(key.name, object)),
+            Object::Namespace(object) => drop(Arc::make_mut(&mut self.namespaces).insert(key.name, object)),
+            Object::Node(object) => drop(Arc::make_mut(&mut self.nodes).insert(key.name, object)),
+            Object::Pod(object) => drop(Arc::make_mut(&mut self.pods).insert(key, object)),
+            Object::Vpc(object) => drop(Arc::make_mut(&mut self.vpcs).insert(key.name, object)),
+            Object::Subnet(object) => drop(Arc::make_mut(&mut self.subnets).insert(key.name, object)),
+            Object::RouteTable(object) => drop(Arc::make_mut(&mut self.route_tables).insert(key.name, object)),
+            Object::NetworkInterface(object) => drop(Arc::make_mut(&mut self.network_interfaces).insert(key, object)),
+            Object::NetworkEndpoint(object) => drop(Arc::make_mut(&mut self.network_endpoints).insert(key, object)),
+            Object::AllocationPool(object) => drop(Arc::make_mut(&mut self.pools).insert(key.name, object)),
+            Object::AllocationClaim(object) => drop(Arc::make_mut(&mut self.claims).insert(key.name, object)),
+            Object::AllocationLease(object) => drop(Arc::make_mut(&mut self.leases).insert(key.name, object)),
         }
     }
 
     /// Takes an object out; whether it was there.
     pub fn remove(&mut self, kind: Kind, name: &ObjectName) -> bool {
         match kind {
-            Kind::Namespace => self.namespaces.remove(&name.name).is_some(),
-            Kind::Node => self.nodes.remove(&name.name).is_some(),
-            Kind::Pod => self.pods.remove(name).is_some(),
-            Kind::Vpc => self.vpcs.remove(&name.name).is_some(),
-            Kind::Subnet => self.subnets.remove(&name.name).is_some(),
-            Kind::RouteTable => self.route_tables.remove(&name.name).is_some(),
-            Kind::NetworkInterface => self.network_interfaces.remove(name).is_some(),
-            Kind::NetworkEndpoint => self.network_endpoints.remove(name).is_some(),
-            Kind::AllocationPool => self.pools.remove(&name.name).is_some(),
-            Kind::AllocationClaim => self.claims.remove(&name.name).is_some(),
-            Kind::AllocationLease => self.leases.remove(&name.name).is_some(),
+            Kind::Namespace => take(&mut self.namespaces, &name.name),
+            Kind::Node => take(&mut self.nodes, &name.name),
+            Kind::Pod => take(&mut self.pods, name),
+            Kind::Vpc => take(&mut self.vpcs, &name.name),
+            Kind::Subnet => take(&mut self.subnets, &name.name),
+            Kind::RouteTable => take(&mut self.route_tables, &name.name),
+            Kind::NetworkInterface => take(&mut self.network_interfaces, name),
+            Kind::NetworkEndpoint => take(&mut self.network_endpoints, name),
+            Kind::AllocationPool => take(&mut self.pools, &name.name),
+            Kind::AllocationClaim => take(&mut self.claims, &name.name),
+            Kind::AllocationLease => take(&mut self.leases, &name.name),
         }
     }
 

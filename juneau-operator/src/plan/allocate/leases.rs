@@ -23,7 +23,7 @@ pub const REUSE_KEY: &str = "juneau.loutres.me/reuse-key";
 impl<'v> Planner<'v> {
     /// Marks the leases of a claim whose object goes; whether there was one to mark.
     pub(in crate::plan) fn mark_leases(&mut self, claim: &AllocationClaim) -> bool {
-        let leases = self.index.leases.get(uid(&claim.metadata)).cloned().unwrap_or_default();
+        let leases = self.index.leases(claim).to_vec();
         let mut unmarked = leases.into_iter().filter(|lease| lease.spec.owner_deletion_timestamp.is_none()).peekable();
         let any = unmarked.peek().is_some();
         let now = self.time();
@@ -38,8 +38,7 @@ impl<'v> Planner<'v> {
     /// Whether the claim that a lease names exists.
     pub(super) fn is_held(&self, lease: &AllocationLease) -> bool {
         let uid = lease.spec.claim_ref.uid.as_deref().unwrap_or_default();
-        self.index.claim_uids.contains_key(uid)
-            || self.is_unreadable(Kind::AllocationClaim, "", &lease.spec.claim_ref.name)
+        self.index.is_claim(uid) || self.is_unreadable(Kind::AllocationClaim, "", &lease.spec.claim_ref.name)
     }
 
     /// Since when a lease counts as without a holder, or from when on: its mark, by the clock of whoever is here.
@@ -65,8 +64,7 @@ impl<'v> Planner<'v> {
 
     /// What becomes of a lease: nothing while its claim exists.
     pub(super) fn lease(&mut self, lease: &'v Arc<AllocationLease>) {
-        let holder = lease.spec.claim_ref.uid.as_deref().and_then(|uid| self.index.claim_uids.get(uid)).copied();
-        if let Some(holder) = holder {
+        if let Some(holder) = self.index.holder(lease) {
             let stays = self.resource(holder).is_some_and(|object| object.deletion_timestamp.is_none());
             if lease.spec.owner_deletion_timestamp.is_some() {
                 if stays {

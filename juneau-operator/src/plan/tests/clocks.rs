@@ -45,7 +45,7 @@ impl Observer {
     fn works(&mut self, cluster: &mut Cluster) {
         for _ in 0..40 {
             let view = self.look(cluster.objects.view(), cluster.now);
-            let plan = plan(&view, &cluster.config, later(cluster.now, self.ahead));
+            let plan = planned(&mut cluster.memory, &view, &cluster.config, later(cluster.now, self.ahead));
             for change in &plan.changes {
                 cluster.apply(change).unwrap_or_else(|refusal| panic!("{change}: {refusal}"));
             }

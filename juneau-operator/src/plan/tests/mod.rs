@@ -3,6 +3,7 @@
 mod allocation;
 mod clocks;
 mod deletion;
+mod memory;
 mod names;
 mod nodes;
 mod pods;
@@ -11,9 +12,9 @@ mod routes;
 mod scale;
 mod unreadable;
 
-use super::{Change, Config, Notice, plan};
+use super::{Change, Config, Memory, Notice, Plan, plan};
 use crate::sink::{Objects, Refusal};
-use crate::view::{Kind, Object};
+use crate::view::{Kind, Object, View};
 use core::time::Duration;
 use juneau_api::kinds;
 use juneau_api::view::ObjectName;
@@ -31,6 +32,7 @@ struct Cluster {
     now: Timestamp,
     /// Writes of the operator's that succeeded, by verb and object.
     writes: Vec<String>,
+    memory: Memory,
 }
 
 const JUNEAU: &str = kinds::API_VERSION;
@@ -39,7 +41,7 @@ impl Cluster {
     fn new() -> Self {
         let config = Config { main_table_grace: Duration::ZERO, settle: Duration::ZERO, ..Config::default() };
         let now = Timestamp::from_second(1_800_000_000).unwrap();
-        let mut cluster = Self { objects: Objects::new(), config, now, writes: Vec::new() };
+        let mut cluster = Self { objects: Objects::new(), config, now, writes: Vec::new(), memory: Memory::default() };
         for (node, address) in [("n1", "192.0.2.1"), ("n2", "192.0.2.2")] {
             cluster.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node},
                 "status": {"addresses": [{"type": "InternalIP", "address": address}]}}));
@@ -117,7 +119,7 @@ impl Cluster {
 
     /// Plans once and makes all changes.
     fn step(&mut self) -> usize {
-        let plan = plan(self.objects.view(), &self.config, self.now);
+        let plan = planned(&mut self.memory, self.objects.view(), &self.config, self.now);
         for change in &plan.changes {
             self.apply(change).unwrap_or_else(|refusal| panic!("{change}: {refusal}"));
         }
@@ -210,7 +212,7 @@ impl Cluster {
             }
         }
         let mut addresses = BTreeMap::new();
-        for (key, endpoint) in &view.network_endpoints {
+        for (key, endpoint) in view.network_endpoints.iter() {
             let place = (endpoint.spec.subnet.clone(), endpoint.spec.address.clone());
             if let Some(other) = addresses.insert(place.clone(), key) {
                 panic!("{place:?} belongs to {other} and {key}");
@@ -232,6 +234,16 @@ impl Cluster {
             }
         }
     }
+}
+
+/// A plan, which is the same with what the plans before remember and without.
+fn planned(memory: &mut Memory, view: &View, config: &Config, now: Timestamp) -> Plan {
+    let anew = plan(view, config, now);
+    let shown = |plan: &Plan| plan.changes.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let with = memory.plan(view, config, now);
+    assert_eq!(shown(&with), shown(&anew), "with memory, and without");
+    assert!(with == anew, "{with:?}\nwithout memory: {anew:?}");
+    anew
 }
 
 fn key(text: &str) -> ObjectName {

@@ -2,7 +2,6 @@
 //! no address ever has two holders, and in the end all is as if nothing had happened.
 
 use super::*;
-use crate::view::View;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -135,13 +134,15 @@ proptest! {
         cluster.config.settle = Duration::from_secs(10);
         let mut undisturbed = cluster.clone();
         let mut plans: [VecDeque<Change>; 2] = [VecDeque::new(), VecDeque::new()];
+        let mut memories = [Memory::default(), Memory::default()];
         let mut history = VecDeque::new();
         for event in &events {
             cluster.happens(event);
             match event {
                 Event::Look(who, behind) if !history.is_empty() => {
                     let view = mixed(&history, behind);
-                    plans[usize::from(*who)] = plan(&view, &cluster.config, cluster.now).changes.into();
+                    let plan = planned(&mut memories[usize::from(*who)], &view, &cluster.config, cluster.now);
+                    plans[usize::from(*who)] = plan.changes.into();
                 }
                 Event::Write(who, count) => {
                     for _ in 0..*count {
@@ -152,7 +153,10 @@ proptest! {
                         }
                     }
                 }
-                Event::Killed(who) => plans[usize::from(*who)].clear(),
+                Event::Killed(who) => {
+                    plans[usize::from(*who)].clear();
+                    memories[usize::from(*who)] = Memory::default();
+                }
                 _ => {}
             }
             history.push_front(cluster.objects.view().clone());

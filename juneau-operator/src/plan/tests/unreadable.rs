@@ -20,7 +20,7 @@ fn nothing_that_depends_on_an_object_that_cannot_be_decoded_is_given_away() {
             view.remove(kind, &name);
             view.undecodable.insert((kind, name.clone()));
             seen += 1;
-            let plan = plan(&view, &cluster.config, cluster.now);
+            let plan = planned(&mut cluster.memory.clone(), &view, &cluster.config, cluster.now);
             for change in &plan.changes {
                 let target = change.target();
                 // What is about the object itself is not carried out (the runner sees to that); a status tells of it.

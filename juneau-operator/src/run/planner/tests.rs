@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use tokio::time::sleep;
 
 /// Gives every Vpc without an id the length of its name.
-fn number(view: &View, _: &Config, _: Timestamp) -> Plan {
+fn number(_: &mut Memory, view: &View, _: &Config, _: Timestamp) -> Plan {
     let changes = view.vpcs.iter().filter(|(_, vpc)| vpc.status.is_none()).map(|(name, vpc)| {
         let mut vpc = (**vpc).clone();
         vpc.status = Some(serde_json::from_value(json!({"vpcID": name.len()})).unwrap());

@@ -8,7 +8,7 @@ mod users;
 pub use run::run;
 
 use super::{Objects, objects};
-use crate::plan::{Config, Notice, plan};
+use crate::plan::{Config, Memory, Notice};
 use crate::view::{Kind, View};
 use core::time::Duration;
 use juneau_api::view::ObjectName;
@@ -75,6 +75,7 @@ pub struct Directory {
     objects: Objects,
     users: Users,
     planned: Planned,
+    memory: Memory,
 }
 
 impl Directory {
@@ -102,7 +103,7 @@ impl Directory {
                 objects.put(object);
             }
         }
-        Ok(Self { config, objects, users, planned })
+        Ok(Self { config, objects, users, planned, memory: Memory::default() })
     }
 
     /// What exists.
@@ -119,7 +120,7 @@ impl Directory {
         self.take_in()?;
         let mut changes = 0;
         for _ in 0..ROUNDS {
-            let plan = plan(self.objects.view(), &self.config, now);
+            let plan = self.memory.plan(self.objects.view(), &self.config, now);
             if plan.changes.is_empty() {
                 self.planned.keep(|kind, name| self.objects.view().get(kind, name).is_some())?;
                 self.planned.seen(self.users.fingerprint())?;
