@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use juneau_operator::plan::{Config, Plan, plan};
+use juneau_operator::plan::{Config, Memory, Plan, plan};
 use juneau_operator::sink::Objects;
 use juneau_operator::view::{Kind, Object};
 use k8s_openapi::jiff::Timestamp;
@@ -19,8 +19,9 @@ use crate::statistics::median;
 const FIRST: &str = "plan of 10 000 new Pods in 100 VPCs";
 const IDLE: &str = "plan, nothing to do, 10 000 endpoints and 100 VPCs";
 const STEP: &str = "plan, a step of one Pod's start, at that size";
+const ANEW: &str = "plan, nothing to do, at that size, nothing remembered";
 /// Names of the rows.
-pub const NAMES: [&str; 3] = [FIRST, IDLE, STEP];
+pub const NAMES: [&str; 4] = [FIRST, IDLE, STEP, ANEW];
 
 const VPCS: u32 = 100;
 const ENDPOINTS: u32 = 10_000;
@@ -61,6 +62,7 @@ fn measure() -> Result<Vec<Row>> {
     progress(format!("plan: {endpoints} endpoints after {} plans", first.len()));
 
     let idle: Vec<f64> = (0..ROUNDS).map(|_| Ok(cluster.timed()?.0)).collect::<Result<_>>()?;
+    let anew: Vec<f64> = (0..ROUNDS).map(|_| cluster.timed_anew()).collect::<Result<_>>()?;
     let mut steps = Vec::new();
     let mut plans = 0;
     for number in 0..ROUNDS {
@@ -85,6 +87,7 @@ fn measure() -> Result<Vec<Row>> {
         row(FIRST, first.first().copied(), None, format!("the first of {} plans", first.len())),
         row(IDLE, median(idle), Some(GOAL), String::new()),
         row(STEP, median(steps), Some(GOAL), format!("{plans} plans a Pod, the slowest of all {slowest:.1} ms")),
+        row(ANEW, median(anew), None, "after a change of a Node, Namespace, Vpc or Subnet".into()),
     ])
 }
 
@@ -93,6 +96,7 @@ struct Cluster {
     objects: Objects,
     config: Config,
     now: Timestamp,
+    memory: Memory,
 }
 
 impl Cluster {
@@ -101,7 +105,7 @@ impl Cluster {
         let config = Config { main_table_grace: Duration::ZERO, settle: Duration::ZERO, ..Config::default() };
         let now = Timestamp::from_second(1_800_000_000);
         let now = now.map_err(|error| Error::NotOurs(format!("a time: {error}")))?;
-        Ok(Self { objects: Objects::new(), config, now })
+        Ok(Self { objects: Objects::new(), config, now, memory: Memory::default() })
     }
 
     fn put(&mut self, kind: Kind, document: Value) -> Result<()> {
@@ -136,10 +140,17 @@ impl Cluster {
         self.put(Kind::Pod, json!({"metadata": metadata, "spec": spec}))
     }
 
-    /// One plan and how long it took a processor, in milliseconds.
-    fn timed(&self) -> Result<(f64, Plan)> {
+    /// How long a plan takes a processor that remembers nothing, in milliseconds.
+    fn timed_anew(&self) -> Result<f64> {
         let start = cpu::thread_time()?;
-        let planned = black_box(plan(black_box(self.objects.view()), &self.config, self.now));
+        black_box(plan(black_box(self.objects.view()), &self.config, self.now));
+        Ok((cpu::thread_time()? - start).as_secs_f64() * 1e3)
+    }
+
+    /// One plan and how long it took a processor, in milliseconds.
+    fn timed(&mut self) -> Result<(f64, Plan)> {
+        let start = cpu::thread_time()?;
+        let planned = black_box(self.memory.plan(black_box(self.objects.view()), &self.config, self.now));
         Ok(((cpu::thread_time()? - start).as_secs_f64() * 1e3, planned))
     }
 
