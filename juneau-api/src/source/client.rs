@@ -71,41 +71,46 @@ pub fn retry_after(head: &http::response::Parts) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds).min(LONGEST_WAIT))
 }
 
-/// What is known of the requests for one resource, or a selected part of it.
-#[derive(Debug, Clone, Copy)]
-struct Lane {
-    /// Not before then, says the server.
-    not_before: Instant,
-    /// When as many watches as [`BURST`] may be begun at once again.
-    full: Instant,
+/// When what may be sent.
+#[derive(Debug, Default)]
+struct Lanes {
+    /// By resource: not before then, says the server. It speaks of all its parts, however many they are.
+    pauses: Times,
+    /// By resource or selected part of it: when as many watches as [`BURST`] may be begun at once again.
+    full: Times,
 }
 
-#[derive(Debug, Default)]
-struct Lanes(Mutex<HashMap<String, Lane>>);
+type Times = Mutex<HashMap<String, Instant>>;
+
+fn change<T>(times: &Times, key: String, change: impl FnOnce(&mut Instant) -> T) -> T {
+    let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+    change(times.entry(key).or_insert_with(Instant::now))
+}
 
 impl Lanes {
-    fn change<T>(&self, key: &str, change: impl FnOnce(&mut Lane) -> T) -> T {
-        let now = Instant::now();
-        let mut lanes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        change(lanes.entry(key.to_owned()).or_insert(Lane { not_before: now, full: now }))
-    }
-
     /// When a request may be sent.
-    fn turn(&self, key: &str, is_watch: bool) -> Instant {
+    fn turn(&self, uri: &http::Uri, is_watch: bool) -> Instant {
         let now = Instant::now();
-        self.change(key, |lane| {
-            let mut turn = now.max(lane.not_before);
-            if is_watch {
-                let spare = EVERY * (BURST - 1);
-                turn = turn.max(lane.full.checked_sub(spare).unwrap_or(now));
-                lane.full = lane.full.max(now) + EVERY;
-            }
+        let turn = now.max(self.not_before(uri));
+        if !is_watch {
+            return turn;
+        }
+        change(&self.full, lane(uri), |full| {
+            let spare = EVERY * (BURST - 1);
+            let turn = turn.max(full.checked_sub(spare).unwrap_or(now));
+            *full = (*full).max(now) + EVERY;
             turn
         })
     }
 
-    fn pause(&self, key: &str, pause: Duration) {
-        self.change(key, |lane| lane.not_before = lane.not_before.max(Instant::now() + pause));
+    fn not_before(&self, uri: &http::Uri) -> Instant {
+        change(&self.pauses, resource(uri.path()), |not_before| *not_before)
+    }
+
+    fn pause(&self, uri: &http::Uri, pause: Duration) {
+        change(&self.pauses, resource(uri.path()), |not_before| {
+            *not_before = (*not_before).max(Instant::now() + pause)
+        });
     }
 }
 
@@ -133,7 +138,8 @@ fn lane(uri: &http::Uri) -> String {
     key
 }
 
-fn is_watch(request: &Request<Body>) -> bool {
+/// Whether a request begins a watch.
+pub(super) fn is_watch(request: &Request<Body>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     request.method() == Method::GET && query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1")
 }
@@ -147,22 +153,26 @@ pub fn polite(client: kube::Client) -> kube::Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let (client, lanes) = (client.clone(), Arc::clone(&lanes));
         async move {
-            let (key, watch) = (lane(request.uri()), is_watch(&request));
+            let (uri, watch) = (request.uri().clone(), is_watch(&request));
             loop {
-                let turn = lanes.turn(&key, watch);
+                let turn = lanes.turn(&uri, watch);
                 if turn <= Instant::now() {
                     break;
                 }
                 sleep_until(turn).await;
                 // The place in the row is kept; only a pause that was asked for meanwhile counts again.
-                if lanes.change(&key, |lane| lane.not_before) <= Instant::now() {
+                if lanes.not_before(&uri) <= Instant::now() {
                     break;
                 }
             }
             let (head, body) = client.send(request).await?.into_parts();
             if let Some(pause) = retry_after(&head) {
-                tracing::info!(resource = key, seconds = pause.as_secs(), "the API server asks for a pause");
-                lanes.pause(&key, pause);
+                tracing::info!(
+                    resource = resource(uri.path()),
+                    seconds = pause.as_secs(),
+                    "the API server asks for a pause"
+                );
+                lanes.pause(&uri, pause);
             }
             if watch && head.status == StatusCode::GONE {
                 let said = body.collect_bytes().await?;

@@ -21,8 +21,9 @@ pub struct Objects {
     broken: BTreeMap<(Kind, Name), String>,
     /// What this node needs; all of it if there is no node.
     needs: Option<Needs>,
-    /// Why a part could not be read, and what to do.
-    unread: Option<(Kind, String, String)>,
+    /// The last part that could not be read, why, and what to do. It does not count once that was read, or is not
+    /// needed.
+    unread: Option<(Unread, String, String)>,
     texts: Texts,
     origin: Text,
 }
@@ -180,11 +181,10 @@ impl Objects {
         let objects = match objects {
             Ok(objects) => objects,
             Err((message, remedy)) => {
-                self.unread = Some((part.kind, message, remedy));
+                self.unread = Some((part.clone(), message, remedy));
                 return;
             }
         };
-        self.unread = None;
         // A list of everything began since: this may be older than what that tells.
         if self.kinds.get(&part.kind).is_none_or(|state| state.lists != part.lists) {
             return;
@@ -257,10 +257,14 @@ impl Objects {
                 problems.push(Problem::new(format!("watch of {kind}"), message.as_str(), remedy.as_str()));
             }
         }
-        if let Some((kind, message, remedy)) = &self.unread {
-            problems.push(Problem::new(format!("list of {kind}"), message.as_str(), remedy.as_str()));
+        for (kind, subnet) in self.needs.iter().flat_map(Needs::unread) {
+            unknown += 1;
+            if let Some((part, message, remedy)) = &self.unread
+                && (part.kind, &part.subnet) == (kind, subnet)
+            {
+                problems.push(Problem::new(format!("list of {kind}"), message.as_str(), remedy.as_str()));
+            }
         }
-        unknown += self.needs.iter().flat_map(Needs::unread).count();
         for ((kind, (namespace, name)), reason) in &self.broken {
             let object = match &**namespace {
                 "" => format!("{kind}/{name}"),

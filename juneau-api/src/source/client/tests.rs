@@ -79,6 +79,23 @@ fn selected_parts_of_a_resource_wait_on_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_that_is_asked_for_counts_for_every_part_of_a_resource() {
+    let (client, asked) = server(|uri| match uri.contains("spec.a") {
+        true => Response::builder().status(429).header("Retry-After", "20").body("busy".to_owned()).unwrap(),
+        false => Response::new(list()),
+    });
+    let maps: Api<ConfigMap> = Api::all(client.clone());
+    let begun = Instant::now();
+    maps.list(&ListParams::default().fields("spec.a=1")).await.unwrap_err();
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::all(client);
+    secrets.list(&ListParams::default().fields("spec.b=1")).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1), "nobody else waits: {:?}", begun.elapsed());
+    maps.list(&ListParams::default().fields("spec.b=1")).await.unwrap();
+    assert!(begun.elapsed() >= Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(count(&asked, "configmaps"), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_expired_version_is_listed_anew_wherever_the_server_says_so() {
     for in_stream in [false, true] {
         let (client, asked) = server(move |uri| {

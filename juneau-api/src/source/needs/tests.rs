@@ -156,6 +156,20 @@ fn what_is_here_waits_for_its_vpc_even_if_its_subnet_is_known_later() {
 }
 
 #[test]
+fn what_could_not_be_read_is_no_problem_once_nobody_needs_it() {
+    let mut objects = listed(&[]);
+    objects.apply(EP, "t", "own", Ok(workload(EP, "n1", "red-a")));
+    let (parts, _) = objects.tend(Instant::now());
+    objects.read(&parts[0], Err(("refused".into(), "grant it".into())));
+    // Another answer says nothing about it.
+    answer(&mut objects, &parts[1..], &[]);
+    assert_eq!(objects.snapshot().problems.len(), 1);
+    objects.delete(EP, "t", "own");
+    let snapshot = objects.snapshot();
+    assert_eq!((snapshot.problems.len(), snapshot.unknown), (0, 0), "{:?}", snapshot.problems);
+}
+
+#[test]
 fn what_only_an_endpoint_s_node_reads_is_held_there_alone() {
     let mut objects = listed(&[("own", "n1", "red-a")]);
     let (parts, _) = objects.tend(Instant::now());

@@ -13,12 +13,14 @@
 mod part;
 mod slim;
 
-use super::client::with_causes;
+use super::client::{is_watch, with_causes};
 use super::directory::Snapshot;
 use super::objects::Objects;
 use crate::kinds;
 use crate::view::{Kind, Object, Text};
 use futures::StreamExt as _;
+use http::Request;
+use kube::client::Body;
 use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Config, Event, watcher};
@@ -32,6 +34,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// Longer than any pause after an error: a watch without an error for so long works.
 const WELL_AGAIN: Duration = Duration::from_secs(90);
+/// A watch that has begun works, unless it breaks at once.
+const SETTLED: Duration = Duration::from_secs(1);
 /// What objects of an API server say about where they were read.
 const ORIGIN: &str = "API server";
 
@@ -106,16 +110,16 @@ impl Starter<'_> {
     }
 
     fn follow<K: Lean>(&self, config: &Config) -> JoinHandle<()> {
-        tokio::spawn(self.follower().follow(Api::<Guarded<K>>::all(self.client.clone()), config.clone()))
+        tokio::spawn(self.follower().follow::<K>(self.client.clone(), config.clone()))
     }
 
     /// A kind of which only a part is held: first what is on this node, which says what else.
     fn follow_part<K: Lean>(&self, config: &Config, on_node: &str) -> JoinHandle<()> {
         let (follower, ticked) = (self.follower(), self.ticks.subscribe());
-        let (api, config, on_node) = (Api::<Guarded<K>>::all(self.client.clone()), config.clone(), on_node.to_owned());
+        let (client, config, on_node) = (self.client.clone(), config.clone(), on_node.to_owned());
         tokio::spawn(async move {
-            follower.begin_with(&api, &on_node, ticked).await;
-            follower.follow(api, config).await;
+            follower.begin_with::<K>(&Api::all(client.clone()), &on_node, ticked).await;
+            follower.follow::<K>(client, config).await;
         })
     }
 
@@ -133,18 +137,20 @@ struct Follower {
 }
 
 impl Follower {
-    async fn follow<K: Lean>(self, api: Api<Guarded<K>>, config: Config) {
+    async fn follow<K: Lean>(self, client: Client, config: Config) {
+        let (begins, mut begun) = watch::channel(());
+        let api = Api::<Guarded<K>>::all(telling(client, begins));
         // Whether a list has come whole since the last one began.
         let (mut streams_lists, mut listed) = (true, false);
-        let mut failed: Option<Instant> = None;
+        // When it works again, if nothing else happens.
+        let mut well_at: Option<Instant> = None;
         loop {
             let config = if streams_lists { config.clone().streaming_lists() } else { config.clone().any_semantic() };
             let mut events = std::pin::pin!(watcher(api.clone(), config).default_backoff());
             loop {
-                let since = failed;
                 let well_again = async move {
-                    match since {
-                        Some(since) => sleep_until(since + WELL_AGAIN).await,
+                    match well_at {
+                        Some(at) => sleep_until(at).await,
                         None => std::future::pending().await,
                     }
                 };
@@ -157,7 +163,7 @@ impl Follower {
                                 _ => {}
                             }
                             self.take::<K>(event);
-                            if failed.take().is_some() {
+                            if well_at.take().is_some() {
                                 self.fail::<K>(None);
                             }
                         }
@@ -168,7 +174,8 @@ impl Follower {
                         }
                         Some(Err(error)) => {
                             tracing::debug!(kind = %K::KIND, %error, "watch");
-                            failed = Some(Instant::now());
+                            well_at = Some(Instant::now() + WELL_AGAIN);
+                            begun.mark_unchanged();
                             // A version that is too old is the daily life of a watch.
                             if !is_gone(&error) {
                                 self.fail::<K>(Some(explain(K::KIND, &error)));
@@ -176,8 +183,9 @@ impl Follower {
                         }
                         None => break,
                     },
+                    Ok(()) = begun.changed(), if well_at.is_some() => well_at = Some(Instant::now() + SETTLED),
                     () = well_again => {
-                        failed = None;
+                        well_at = None;
                         self.fail::<K>(None);
                     }
                 }
@@ -207,6 +215,24 @@ impl Follower {
         lock(&self.objects).set_failure(K::KIND, failure);
         (self.changed)();
     }
+}
+
+/// The same client, which tells when the server has begun to answer a watch. kube's watcher says nothing of that, and a
+/// watch may be quiet for long.
+fn telling(client: Client, begins: watch::Sender<()>) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, begins) = (client.clone(), begins.clone());
+        async move {
+            let watches = is_watch(&request);
+            let answer = client.send(request).await?;
+            if watches && answer.status().is_success() {
+                begins.send_replace(());
+            }
+            Ok::<_, kube::Error>(answer)
+        }
+    });
+    Client::new(service, namespace)
 }
 
 /// Namespace, name, and what is held of an object or why it cannot be decoded.

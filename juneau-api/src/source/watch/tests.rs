@@ -1,8 +1,7 @@
 //! Edge cases of the protocol, by a server that answers what it is told to.
 
 use super::*;
-use http::{Request, Response};
-use kube::client::Body;
+use http::Response;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use tokio::sync::{Notify, mpsc};
@@ -51,11 +50,13 @@ struct Run {
     source: WatchSource,
     changed: Arc<Notify>,
     requests: mpsc::UnboundedReceiver<String>,
+    answers: Arc<Mutex<VecDeque<Answer>>>,
 }
 
 impl Run {
     fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         let answers = Arc::new(Mutex::new(VecDeque::from_iter(answers)));
+        let left = Arc::clone(&answers);
         let (sender, requests) = mpsc::unbounded_channel();
         let service = tower::service_fn(move |request: Request<Body>| {
             let uri = request.uri().to_string();
@@ -76,7 +77,12 @@ impl Run {
         let tell = Arc::clone(&changed);
         let client = Client::new(service, "default");
         let source = WatchSource::start(&client, "node-1", Duration::from_secs(60), move || tell.notify_one());
-        Self { source, changed, requests }
+        Self { source, changed, requests, answers: left }
+    }
+
+    /// Whether every answer was given.
+    fn answered(&self) -> bool {
+        self.answers.lock().unwrap().is_empty()
     }
 
     /// Waits for nodes with their addresses, and for problems by object.
@@ -168,6 +174,39 @@ async fn a_version_that_is_gone_means_a_new_list_after_a_pause() {
     run.wait(&[("a", "192.0.2.7")], &[]).await;
     assert!(gone.elapsed() >= Duration::from_millis(500), "{:?}", gone.elapsed());
     assert!(!has(&run.request().await, "watch=true"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_is_well_as_soon_as_it_has_begun() {
+    let nodes = [("a", "192.0.2.1")];
+    let mut run = Run::start([
+        refusal(422, "Invalid"),
+        list(5, &[node("a", 3, at("192.0.2.1"))]),
+        refusal(500, "InternalError"),
+        events(&[]),
+    ]);
+    run.wait(&nodes, &["watch of Node"]).await;
+    // Two requests for the list, the watch that is refused, and the one that begins.
+    for _ in 0..4 {
+        run.request().await;
+    }
+    let begun = Instant::now();
+    run.wait(&nodes, &[]).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_begins_and_breaks_stays_a_problem() {
+    let broken = || events(&[("ERROR", status(500, "InternalError"))]);
+    let mut run =
+        Run::start([refusal(422, "Invalid"), list(5, &[node("a", 3, at("192.0.2.1"))]), broken(), broken(), broken()]);
+    let nodes = [("a", "192.0.2.1")];
+    run.wait(&nodes, &["watch of Node"]).await;
+    // All five are answered; the sixth hangs, and so has not begun.
+    while run.requests.recv().await.is_some_and(|_| !run.answered()) {}
+    let begun = Instant::now();
+    run.wait(&nodes, &[]).await;
+    assert!(begun.elapsed() > Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
