@@ -108,9 +108,8 @@ impl Lanes {
     }
 
     fn pause(&self, uri: &http::Uri, pause: Duration) {
-        change(&self.pauses, resource(uri.path()), |not_before| {
-            *not_before = (*not_before).max(Instant::now() + pause)
-        });
+        let until = Instant::now() + pause;
+        change(&self.pauses, resource(uri.path()), |not_before| *not_before = until.max(*not_before));
     }
 }
 
