@@ -19,6 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if env::var_os("DOCS_RS").is_some() {
         fs::write(&object, [])?;
     } else {
+        // Line information names files, and the object must not depend on where the sources lie.
+        let sources = format!("-ffile-prefix-map={}=juneau-bpf", env::current_dir()?.display());
         let mut builder = SkeletonBuilder::new();
         if let Some(clang) = env::var_os("CLANG") {
             builder.clang(clang);
@@ -26,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         builder
             .source(format!("{SOURCES}/juneau.bpf.c"))
             .obj(&object)
-            .clang_args(["-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-Ibpf-src/include", "-Ibpf-src"])
+            .clang_args(["-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-Ibpf-src/include", "-Ibpf-src", &sources])
             .build()?;
     }
     Ok(())
