@@ -5,7 +5,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LAB := $(TARGET_DIR)/debug/juneau-lab
 
-.PHONY: help lab lab-kubernetes check down build plugin test test-kubernetes test-long test-kernels mutants bench bench-kubernetes audit
+.PHONY: help lab lab-kubernetes check down build plugin images test test-kubernetes test-long test-kernels mutants bench bench-kubernetes audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -33,6 +33,10 @@ build: ## compile everything
 plugin: ## the CNI plugin as it is shipped, static and small; prints its path
 	@tools/plugin.sh
 
+images: ## OCI archives of operator and agent, static and reproducible; ARGS='--repository R --tag T'
+	@tools/preflight.sh build
+	@$(CARGO) run -q -p juneau-images -- $(ARGS)
+
 test: ## set up and run every test (root)
 	@tools/test.sh
 
@@ -46,6 +50,7 @@ test-long: ## what takes too long for every day: long forms of tests, packages b
 	@tools/preflight.sh kubernetes
 	JUNEAU_LONG=1 $(CARGO) test --workspace --no-fail-fast --test kubernetes --test kubernetes_chaos \
 		--test kubernetes_faults -- --include-ignored --nocapture
+	@$(CARGO) test -p juneau-images --test reproducible -- --include-ignored --nocapture
 	@$(MAKE) mutants
 
 test-kernels: ## the BPF programs' tests on kernels 6.1 and 6.12 in QEMU, and on this one (root)

@@ -11,9 +11,9 @@
 # `make test-kubernetes` no others: each is held to its own, and the other one's are counted.
 #
 # A row names its tests in backticks in the last column, each as `crate::path::of::test`; or a benchmark, which is not
-# checked here, as "bench NAME"; or "make test-kernels" or "make mutants", the same; or says "not yet" and until when. The
-# first part is the package as cargo prints it (with underscores); for an integration test the file follows:
-# `juneau_lab::up::table_is_green` is the test `table_is_green` in juneau-lab/tests/up.rs, and
+# checked here, as "bench NAME"; or "make test-kernels", "make test-long" or "make mutants", the same; or says "not yet"
+# and until when. The first part is the package as cargo prints it (with underscores); for an integration test the file
+# follows: `juneau_lab::up::table_is_green` is the test `table_is_green` in juneau-lab/tests/up.rs, and
 # `juneau_core::id::tests::round_trip` is a unit test of juneau-core. `kernels::6.1` is that row of the table of kernels.
 set -eu
 
@@ -69,7 +69,7 @@ awk -F'|' -v kubernetes="$kubernetes" '
         row[$2] = 1
         cell = $(NF - 1)
         if (cell ~ /not yet/) { open_rows++; next }
-        if (cell !~ /`/ && cell ~ /^ *(bench |make (test-kernels|mutants) *$)/) { next }
+        if (cell !~ /`/ && cell ~ /^ *(bench |make (test-kernels|test-long|mutants) *$)/) { next }
         if (cell !~ /`/) {
             printf "status: row%s names no test and does not say \"not yet\"\n", $2
             bad = 1

@@ -199,12 +199,32 @@ fn every_file_is_part_of_the_whole() {
     for (name, document) in documents() {
         assert!(document["kind"].is_string() && document["apiVersion"].is_string(), "{name}: {document}");
     }
-    let whole = fs::read_to_string(deploy().join("kustomization.yaml")).unwrap();
-    let whole: Value = serde_saphyr::from_str(&whole).unwrap();
-    let mut parts: BTreeSet<String> = texts(&whole["resources"]).into_iter().collect();
-    assert!(parts.remove("base"));
-    assert_eq!(parts, names(deploy().join("crds")).iter().map(|name| format!("crds/{name}")).collect());
-    assert_eq!(names(deploy()), ["base", "crds", "kustomization.yaml"].map(str::to_owned).into());
+    let resources = |directory: &str| -> BTreeSet<String> {
+        let text = fs::read_to_string(deploy().join(directory).join("kustomization.yaml")).unwrap();
+        texts(&serde_saphyr::from_str::<Value>(&text).unwrap()["resources"]).into_iter().collect()
+    };
+    let mut definitions = names(deploy().join("crds"));
+    assert!(definitions.remove("kustomization.yaml"));
+    assert_eq!(resources("crds"), definitions);
+    assert_eq!(resources("."), ["crds", "base"].map(str::to_owned).into());
+    assert_eq!(names(deploy().join("overlays")), ["registry".to_owned()].into());
+    assert_eq!(resources("overlays/registry"), ["../../crds", "../../base"].map(str::to_owned).into());
+    assert_eq!(names(deploy()), ["base", "crds", "kustomization.yaml", "overlays"].map(str::to_owned).into());
+}
+
+#[test]
+fn the_overlay_names_every_image_and_no_other() {
+    let text = fs::read_to_string(deploy().join("overlays/registry/kustomization.yaml")).unwrap();
+    let overlay: Value = serde_saphyr::from_str(&text).unwrap();
+    let renamed = overlay["images"].as_array().unwrap().iter();
+    let renamed: BTreeSet<_> = renamed
+        .map(|image| format!("{}:{}", image["name"].as_str().unwrap(), image["newTag"].as_str().unwrap()))
+        .collect();
+    let workloads = [objects("Deployment"), objects("DaemonSet")].concat();
+    let used = workloads.iter().map(|workload| &workload["spec"]["template"]["spec"]["containers"]);
+    let used = used.flat_map(|containers| containers.as_array().unwrap());
+    let used: BTreeSet<_> = used.map(|container| container["image"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(renamed, used);
 }
 
 #[test]

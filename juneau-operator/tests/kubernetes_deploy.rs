@@ -167,4 +167,14 @@ fn the_handbook_s_overlay_renders(control_plane: &ControlPlane) {
     assert!(address["data"]["KUBERNETES_SERVICE_HOST"].is_string(), "{address}");
     let deployment = documents.iter().find(|document| document["kind"] == "Deployment").unwrap();
     assert_eq!(deployment["spec"]["replicas"], 3);
+
+    let registry = deploy().join("overlays/registry");
+    let (text, _) = kubectl(control_plane, &["kustomize", registry.to_str().unwrap()]).unwrap();
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+    let images =
+        documents.iter().filter_map(|document| document["spec"]["template"]["spec"]["containers"][0]["image"].as_str());
+    let mut images: Vec<_> = images.map(|image| image.split_once(':').unwrap().0).collect();
+    images.sort_unstable();
+    assert_eq!(images, ["registry.example/juneau-agent", "registry.example/juneau-operator"]);
+    assert!(documents.iter().any(|document| document["kind"] == "CustomResourceDefinition"));
 }

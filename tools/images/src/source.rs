@@ -37,7 +37,13 @@ impl Source {
     /// [`SourceError`].
     pub fn find(repository: &Path) -> Result<Self, SourceError> {
         let git = |arguments: &[&str]| {
-            let output = Command::new("git").arg("-C").arg(repository).args(arguments).output().ok()?;
+            let output = Command::new("git")
+                .arg("--no-optional-locks")
+                .arg("-C")
+                .arg(repository)
+                .args(arguments)
+                .output()
+                .ok()?;
             output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
         };
         let epoch = env::var("SOURCE_DATE_EPOCH").ok();

@@ -59,8 +59,8 @@ fn the_server_accepts_and_refuses_what_the_table_says() {
         let output = control_plane.kubectl().args(arguments).current_dir(repository()).output().unwrap();
         assert!(output.status.success(), "kubectl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     };
-    kubectl(&["apply", "--server-side", "-f", "deploy/crds"]);
-    kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "-f", "deploy/crds"]);
+    kubectl(&["apply", "--server-side", "-k", "deploy/crds"]);
+    kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]);
     let mut wrong = Vec::new();
     let mut count = 0;
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {

@@ -34,8 +34,8 @@ fn kubectl(control_plane: &ControlPlane, arguments: &[&str], input: &str) -> (St
 fn manifests_of_the_go_implementation_are_applied_and_come_back_whole() {
     let control_plane = ControlPlane::shared().unwrap();
     let control_plane = &*control_plane;
-    kubectl(control_plane, &["apply", "--server-side", "-f", "deploy/crds"], "");
-    kubectl(control_plane, &["wait", "--for=condition=Established", "--timeout=30s", "-f", "deploy/crds"], "");
+    kubectl(control_plane, &["apply", "--server-side", "-k", "deploy/crds"], "");
+    kubectl(control_plane, &["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"], "");
     kubectl(control_plane, &["create", "namespace", "shop"], "");
     let files = ["juneau-api/tests/compat/networks.yaml", "juneau-api/tests/compat/objects.yaml"];
     let mut documents: Vec<Value> = Vec::new();
