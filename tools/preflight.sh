@@ -122,7 +122,7 @@ fi
 
 # Go, unless all that it builds is there.
 if [ "$mode" = kubernetes ]; then
-    for program in kube-apiserver kube-controller-manager kube-scheduler kubectl; do
+    for program in kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet; do
         kubernetes_has "$program" && continue
         command -v go >/dev/null 2>&1 || problem "Go is missing, and with it $program (at least Go 1.21)" \
             "get it from https://go.dev/dl, or set KUBEBUILDER_ASSETS to a folder that holds the programs"

@@ -12,7 +12,7 @@ log=${CARGO_TARGET_DIR:-target}/test-kubernetes-output.txt
 mkdir -p "$(dirname "$log")"
 # All tests at once, so that dependencies are built with the features that `make test` built them with.
 cargo test --workspace --test 'kubernetes*' --no-run
-"${CARGO_TARGET_DIR:-target}/debug/juneau-controlplane" build
+"${CARGO_TARGET_DIR:-target}/debug/juneau-controlplane" build --nodes
 
 # Plain sh has no pipefail: the status comes back by a file.
 status=$(mktemp)

@@ -38,6 +38,16 @@ pub enum Error {
         /// The last that it said.
         last: String,
     },
+    /// Packages could not be fetched or unpacked.
+    #[error("{command} failed ({status}): {last}")]
+    Packages {
+        /// What was run.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// The last that it said.
+        last: String,
+    },
     /// A key or certificate could not be made.
     #[error("making the certificate of {subject}: {source}")]
     Certificate {

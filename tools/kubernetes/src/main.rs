@@ -1,7 +1,7 @@
 //! `juneau-controlplane`: builds the programs of Kubernetes, or runs a control plane until it is interrupted.
 
 use clap::{Parser, Subcommand};
-use juneau_controlplane::{ControlPlane, Error, Options, Program, Programs, Result};
+use juneau_controlplane::{Containers, ControlPlane, Error, Options, Program, Programs, Result, Tool};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -16,7 +16,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Build the programs that are missing, and say where they are
-    Build,
+    Build {
+        /// Those of nodes, too, and what runs containers there
+        #[arg(long)]
+        nodes: bool,
+    },
     /// Run etcd and kube-apiserver until interrupted
     Up {
         /// Run kube-controller-manager and kube-scheduler, too
@@ -27,7 +31,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Build => build().map(drop),
+        Command::Build { nodes } => build(nodes),
         Command::Up { controllers } => up(controllers),
     };
     match done {
@@ -44,14 +48,21 @@ fn say(out: &mut dyn Write, line: &str) {
     writeln!(out, "kubernetes: {line}").ok();
 }
 
-fn build() -> Result<Programs> {
-    let programs = Programs::find_or_build(&mut |line| say(&mut std::io::stderr(), line))?;
+fn build(nodes: bool) -> Result<()> {
+    let wanted = if nodes { &Program::ALL[..] } else { &Program::CONTROL_PLANE[..] };
+    let programs = Programs::find_or_build_these(wanted, &mut |line| say(&mut std::io::stderr(), line))?;
     let mut out = std::io::stdout();
     writeln!(out, "{}", programs.etcd().display()).ok();
-    for program in Program::ALL {
-        writeln!(out, "{}", programs.path(program).display()).ok();
+    for program in wanted {
+        writeln!(out, "{}", programs.path(*program).display()).ok();
     }
-    Ok(programs)
+    if nodes {
+        let containers = Containers::find_or_unpack(&mut |line| say(&mut std::io::stderr(), line))?;
+        for tool in Tool::ALL {
+            writeln!(out, "{}", containers.path(tool).display()).ok();
+        }
+    }
+    Ok(())
 }
 
 fn up(controllers: bool) -> Result<()> {

@@ -3,8 +3,8 @@
 
 mod go;
 
+use crate::cache;
 use crate::error::{Context, Error, Result};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// The Go module that the programs are built from.
@@ -24,11 +24,17 @@ pub enum Program {
     Scheduler,
     /// The client.
     Kubectl,
+    /// What runs Pods on a node.
+    Kubelet,
 }
 
 impl Program {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::Kubectl];
+    /// What a control plane and those who speak to it need.
+    pub const CONTROL_PLANE: [Self; 4] = [Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::Kubectl];
+
+    /// All of them, those of nodes as well.
+    pub const ALL: [Self; 5] =
+        [Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::Kubectl, Self::Kubelet];
 
     /// The file's name.
     #[must_use]
@@ -38,6 +44,7 @@ impl Program {
             Self::ControllerManager => "kube-controller-manager",
             Self::Scheduler => "kube-scheduler",
             Self::Kubectl => "kubectl",
+            Self::Kubelet => "kubelet",
         }
     }
 }
@@ -51,27 +58,30 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Finds the programs, and builds those that are missing. `progress` is told what takes long, line by line.
+    /// Finds the programs of a control plane, and builds those that are missing. `progress` is told what takes long,
+    /// line by line.
     ///
     /// One process at a time builds; others wait for it.
     ///
     /// # Errors
     /// [`Error::Missing`] when there is no etcd, or something must be built and there is no Go; [`Error::Build`].
     pub fn find_or_build(progress: &mut dyn FnMut(&str)) -> Result<Self> {
+        Self::find_or_build_these(&Program::CONTROL_PLANE, progress)
+    }
+
+    /// The same for these programs: whoever needs no kubelet does not wait until there is one.
+    ///
+    /// # Errors
+    /// Those of [`Programs::find_or_build`].
+    pub fn find_or_build_these(wanted: &[Program], progress: &mut dyn FnMut(&str)) -> Result<Self> {
         let found = Self::find()?;
-        let missing = found.missing();
+        let missing = found.missing(wanted);
         if missing.is_empty() {
             return Ok(found);
         }
-        std::fs::create_dir_all(&found.cache).on("creating", &found.cache)?;
-        let lock_path = found.cache.join("lock");
-        let lock = File::create(&lock_path).on("making", &lock_path)?;
-        if lock.try_lock().is_err() {
-            progress("another process builds the programs of Kubernetes: waiting for it");
-            lock.lock().on("locking", &lock_path)?;
-        }
+        let _lock = cache::lock(&found.cache, "the programs of Kubernetes", progress)?;
         // Another process may have built them while this one waited.
-        let missing = found.missing();
+        let missing = found.missing(wanted);
         if !missing.is_empty() {
             found.build(&missing, progress)?;
         }
@@ -80,19 +90,17 @@ impl Programs {
 
     /// Where the programs are or would be, without building any.
     fn find() -> Result<Self> {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let caches = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-        let cache = caches.ok_or(Error::NoHome)?.join("juneau/kubernetes").join(version());
-        let assets = set("KUBEBUILDER_ASSETS");
+        let cache = cache::folder("kubernetes")?.join(version());
+        let assets = cache::set("KUBEBUILDER_ASSETS");
         let etcd = assets.iter().map(|dir| dir.join("etcd")).find(|path| path.is_file());
-        let etcd = etcd.or_else(|| on_path("etcd")).ok_or_else(|| Error::Missing {
+        let etcd = etcd.or_else(|| cache::on_path("etcd")).ok_or_else(|| Error::Missing {
             program: "etcd",
             remedy: "apt-get install --no-install-recommends etcd-server".to_owned(),
         })?;
         Ok(Self { assets, cache, etcd })
     }
 
-    /// The file of a program. [`Programs::find_or_build`] has seen to it that it is there.
+    /// The file of a program. Whoever asked for it has seen to it that it is there.
     #[must_use]
     pub fn path(&self, program: Program) -> PathBuf {
         let given = self.assets.iter().map(|dir| dir.join(program.name())).find(|path| path.is_file());
@@ -109,29 +117,28 @@ impl Programs {
         self.cache.join("bin")
     }
 
-    fn missing(&self) -> Vec<Program> {
-        let stamp = std::fs::read_to_string(self.cache.join("recipe")).unwrap_or_default();
-        let current = stamp.trim() == RECIPE;
-        let built = self.folder();
-        Program::ALL
-            .into_iter()
-            .filter(|program| {
-                let path = self.path(*program);
-                !path.is_file() || (path.starts_with(&built) && !current)
-            })
-            .collect()
+    /// Whether what is in the folder was built as it would be now.
+    fn is_current(&self) -> bool {
+        std::fs::read_to_string(self.cache.join("recipe")).is_ok_and(|stamp| stamp.trim() == RECIPE)
+    }
+
+    fn missing(&self, wanted: &[Program]) -> Vec<Program> {
+        let (current, built) = (self.is_current(), self.folder());
+        let is_missing = |program: &Program| {
+            let path = self.path(*program);
+            !path.is_file() || (path.starts_with(&built) && !current)
+        };
+        wanted.iter().copied().filter(is_missing).collect()
     }
 
     fn build(&self, programs: &[Program], progress: &mut dyn FnMut(&str)) -> Result<()> {
         // Made under another name and renamed: a program in the folder is whole.
-        let unfinished = self.cache.join("unfinished");
-        match std::fs::remove_dir_all(&unfinished) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).on("removing", &unfinished);
-            }
-            _ => {}
+        let (unfinished, folder) = (self.cache.join("unfinished"), self.folder());
+        // What another recipe made goes whole: the stamp speaks for all that is there.
+        let stale = (!self.is_current()).then_some(&folder);
+        for dir in std::iter::once(&unfinished).chain(stale) {
+            cache::remove(dir)?;
         }
-        let folder = self.folder();
         for dir in [&unfinished, &folder] {
             std::fs::create_dir_all(dir).on("creating", dir)?;
         }
@@ -155,11 +162,6 @@ fn version() -> &'static str {
 
 const REPOSITORY: &str = "k8s.io/kubernetes ";
 
-fn on_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| path.is_file())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,11 +173,25 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_asked_for_is_missing() {
+        let dir = std::env::temp_dir().join(format!("juneau-lazily-{}", std::process::id()));
+        let programs = Programs { assets: None, cache: dir.clone(), etcd: PathBuf::from("/etcd") };
+        std::fs::create_dir_all(dir.join("bin")).unwrap();
+        std::fs::write(dir.join("recipe"), RECIPE).unwrap();
+        for program in Program::CONTROL_PLANE {
+            std::fs::write(dir.join("bin").join(program.name()), "").unwrap();
+        }
+        assert_eq!(programs.missing(&Program::CONTROL_PLANE), []);
+        assert_eq!(programs.missing(&Program::ALL), [Program::Kubelet]);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
     fn given_programs_win_and_a_changed_recipe_builds_anew() {
         let dir = std::env::temp_dir().join(format!("juneau-programs-{}", std::process::id()));
         let (assets, cache) = (dir.join("assets"), dir.join("cache"));
         let programs = Programs { assets: Some(assets.clone()), cache: cache.clone(), etcd: PathBuf::from("/etcd") };
-        assert_eq!(programs.missing(), Program::ALL);
+        assert_eq!(programs.missing(&Program::ALL), Program::ALL);
         for folder in [&assets, &cache.join("bin")] {
             std::fs::create_dir_all(folder).unwrap();
         }
@@ -184,9 +200,10 @@ mod tests {
         for program in Program::ALL {
             std::fs::write(cache.join("bin").join(program.name()), "").unwrap();
         }
-        assert_eq!(programs.missing(), [Program::ApiServer, Program::ControllerManager, Program::Scheduler]);
+        let built = [Program::ApiServer, Program::ControllerManager, Program::Scheduler];
+        assert_eq!(programs.missing(&Program::CONTROL_PLANE), built);
         std::fs::write(cache.join("recipe"), RECIPE).unwrap();
-        assert_eq!(programs.missing(), []);
+        assert_eq!(programs.missing(&Program::ALL), []);
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

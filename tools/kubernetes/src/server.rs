@@ -110,6 +110,19 @@ impl Options {
     }
 }
 
+/// What makes a kubelet a node of a control plane. Files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeIdentity {
+    /// By which it is the node at the API server.
+    pub kubeconfig: PathBuf,
+    /// The certificate that it shows those who ask it.
+    pub certificate: PathBuf,
+    /// The key of that certificate.
+    pub key: PathBuf,
+    /// Who signs the certificates of those who may ask it.
+    pub authority: PathBuf,
+}
+
 /// A control plane. Its processes end, and what it made is removed, when this is dropped; and when the process ends,
 /// whatever ends it, the processes do.
 #[derive(Debug)]
@@ -251,6 +264,21 @@ impl ControlPlane {
         Ok(path)
     }
 
+    /// Makes what a kubelet needs to be the node `name` at `address`: who it is at the API server, and the certificate
+    /// by which the API server knows it. For use where the control plane's own address is reached.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn node(&self, name: &str, address: Ipv4Addr) -> Result<NodeIdentity> {
+        let user = format!("system:node:{name}");
+        let client = self.pki.client(&format!("node-{name}"), &user, Some("system:nodes"))?;
+        let kubeconfig = self.dir.join(format!("node-{name}.inner.kubeconfig"));
+        kubeconfig::write(&kubeconfig, &self.inner_url, &self.pki.authority(), &Identity::Certificate(&client))?;
+        let server = self.pki.server(&format!("kubelet-{name}"), &[name], &[IpAddr::V4(address)])?;
+        let authority = self.pki.authority();
+        Ok(NodeIdentity { kubeconfig, certificate: server.certificate, key: server.key, authority })
+    }
+
     /// Asks for a token of a ServiceAccount, as the kubelet does for a Pod, and writes a kubeconfig with it. With
     /// `node`, the token is bound to that Node, and so carries its name as the claim that admission policies see.
     ///
@@ -292,6 +320,7 @@ impl ControlPlane {
         let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
         self.pki.server("apiserver", &names, &[addresses, &arguments::service_address(options)].concat())?;
         self.pki.client("front", "front", None)?;
+        self.pki.client("kubelet-client", "kube-apiserver-kubelet-client", Some("system:masters"))?;
         let mut users = vec![("admin", "kubernetes-admin", Some("system:masters"))];
         if options.controllers {
             users.push(("kube-controller-manager", "system:kube-controller-manager", None));

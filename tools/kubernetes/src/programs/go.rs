@@ -1,6 +1,7 @@
 //! Building with the Go tools.
 
-use super::{Program, on_path};
+use super::Program;
+use crate::cache::on_path;
 use crate::error::{Context, Error, Result};
 use std::io::{BufRead, BufReader};
 use std::path::Path;

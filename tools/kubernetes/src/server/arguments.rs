@@ -103,6 +103,11 @@ fn api_server_arguments(dir: &Path, pki: &Pki, address: Ipv4Addr, etcd: &str, op
         .with("requestheader-extra-headers-prefix", "X-Remote-Extra-")
         .with("proxy-client-cert-file", keys.join("front.crt"))
         .with("proxy-client-key-file", keys.join("front.key"))
+        // Both know whom they speak to: for logs, exec and port-forward.
+        .with("kubelet-certificate-authority", pki.authority())
+        .with("kubelet-client-certificate", keys.join("kubelet-client.crt"))
+        .with("kubelet-client-key", keys.join("kubelet-client.key"))
+        .with("kubelet-preferred-address-types", "InternalIP")
         .with("audit-policy-file", dir.join("audit-policy.json"))
         .with("audit-log-path", dir.join("audit.log"))
         .with("audit-log-mode", "blocking")
@@ -133,6 +138,8 @@ fn controller_manager_arguments(dir: &Path, pki: &Pki, address: Ipv4Addr, option
         .with("cluster-signing-key-file", pki.authority_key())
         .with("use-service-account-credentials", "true")
         .with("leader-elect", "false")
+        // Made where it is missing, which would be below /usr.
+        .with("flex-volume-plugin-dir", dir.join("volume-plugins"))
         .with("allocate-node-cidrs", "true")
         .with("cluster-cidr", &options.pod_cidr)
         .with("service-cluster-ip-range", &options.service_cidr)
