@@ -1,0 +1,15 @@
+//! `juneau-cluster`: see the library. Under the names `juneau-agent` and `juneau-operator` it is those programs, so that
+//! tests can run them on nodes before there are images of them.
+
+use clap::Parser;
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let name = std::env::args_os().next().unwrap_or_default();
+    match Path::new(&name).file_name().and_then(|name| name.to_str()) {
+        Some("juneau-agent") => juneau_agent::cli::main(juneau_agent::cli::Cli::parse()),
+        Some("juneau-operator") => juneau_operator::cli::main(juneau_operator::cli::Cli::parse()),
+        _ => juneau_cluster::cli::main(),
+    }
+}
