@@ -179,6 +179,55 @@ fn all_interfaces_or_none() {
 }
 
 #[test]
+fn an_add_waits_for_objects_that_are_on_their_way() {
+    in_node(|| {
+        lonely_underlay();
+        let node = Node::new("node-1");
+        let red = std::fs::read_to_string(node.manifests().join("red.yaml")).unwrap();
+        std::fs::remove_file(node.manifests().join("red.yaml")).unwrap();
+        let agent = node.start().ready();
+        let a1 = Pod::new();
+        let runtime = Runtime::new(&node, &a1, "red", "a1", "1aaaaaaaaaaa");
+        let begun = Instant::now();
+        let (code, message) = runtime.add().unwrap_err();
+        assert!(code == 11 && message.contains("NetworkEndpoint/red/a1.eth0"), "{message}");
+        let waited = begun.elapsed();
+        assert!(waited > Duration::from_millis(1900) && waited < Duration::from_secs(5), "{waited:?}");
+
+        std::thread::scope(|scope| {
+            let begun = Instant::now();
+            // In the namespaces of this thread.
+            let early = scope.spawn(|| runtime.add());
+            std::thread::sleep(Duration::from_millis(500));
+            assert!(!early.is_finished(), "nothing is there yet");
+            // Others are answered meanwhile.
+            assert_eq!(agent.status().attachments.len(), 0);
+            node.write("red.yaml", &red);
+            early.join().unwrap().unwrap();
+            assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        });
+        assert!(a1.succeeds("ping -c 1 -W 2 10.0.1.1 || ip link show eth0"));
+        runtime.del();
+
+        // The end of a sandbox is the end of its waiting.
+        std::fs::remove_file(node.manifests().join("red.yaml")).unwrap();
+        agent.wait("red is gone", |_| agent.endpoints().endpoints.iter().all(|endpoint| endpoint.vpc != 2));
+        std::thread::scope(|scope| {
+            let begun = Instant::now();
+            let early = scope.spawn(|| runtime.add());
+            std::thread::sleep(Duration::from_millis(300));
+            runtime.del();
+            let (code, message) = early.join().unwrap().unwrap_err();
+            assert!(code == 11 && message.contains("detached meanwhile"), "{message}");
+            assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        });
+        node.write("red.yaml", &red);
+        agent.wait("red is back", |_| agent.endpoints().endpoints.iter().any(|endpoint| endpoint.vpc == 2));
+        nothing_left(&agent);
+    });
+}
+
+#[test]
 fn of_two_pods_with_one_name_the_objects_say_which() {
     in_node(|| {
         lonely_underlay();

@@ -10,6 +10,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::Path;
 
+/// How long the agent waits for a Pod's objects before it says that they are missing, in milliseconds: less than its
+/// answer is waited for. A kubelet that is told so asks again after ten seconds, while the operator takes a tenth of one.
+const PATIENCE: u64 = 2000;
+
 /// Asks the agent at a socket.
 pub type Ask<'a> = &'a dyn Fn(&Path, &Method) -> Result<Value, CallError>;
 
@@ -46,11 +50,13 @@ fn outcome(variables: &Variables, config: &[u8], ask: Ask<'_>) -> Result<Vec<u8>
         container_id: environment.container_id.clone(),
         uid: environment.uid.clone(),
         interface: Some(environment.interface.clone()),
+        patience: 0,
     };
     let ask = |method: &Method| ask(&config.socket, method);
     match environment.command {
         Command::Add => {
-            let attached: Attached = typed(ask(&Method::Attach(sandbox()))?)?;
+            let sandbox = Sandbox { patience: PATIENCE, ..sandbox() };
+            let attached: Attached = typed(ask(&Method::Attach(sandbox))?)?;
             result::document(&attached, config.version, &netns).map_err(unwritable)
         }
         Command::Del => {

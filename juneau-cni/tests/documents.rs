@@ -120,6 +120,7 @@ fn results_are_as_each_version_has_them() {
             container_id: "0123abc".into(),
             uid: Some("u-1".into()),
             interface: Some("eth0".into()),
+            patience: 2000,
         };
         assert_eq!(asked, [(PathBuf::from(SOCKET), Method::Attach(sandbox))]);
     }

@@ -19,6 +19,7 @@ mod problems;
 mod sample;
 mod source;
 mod sync;
+mod waiting;
 mod wanted;
 mod writes;
 
@@ -41,6 +42,7 @@ use std::future::Future;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use waiting::Waiting;
 
 /// Devices change in bursts, our own attaching among them, and nothing about them is urgent.
 const NETWORK_LATER: Duration = Duration::from_millis(100);
@@ -103,6 +105,8 @@ pub(crate) struct Engine {
     network_seen: Option<Instant>,
     /// Nobody has seen to the plugin since the start or the last look at everything.
     install_due: bool,
+    /// Requests to attach whose objects are on their way.
+    waiting: Vec<Waiting>,
     retry: Option<Instant>,
     retry_wait: Duration,
     counts: Counts,
@@ -141,6 +145,7 @@ impl Engine {
             files_rest: Instant::now(),
             network_seen: None,
             install_due: true,
+            waiting: Vec::new(),
             retry: None,
             retry_wait: RETRY.0,
             counts: Counts::default(),
@@ -160,13 +165,11 @@ impl Engine {
             let files_due = at(self.files_seen.map(|seen| seen.max(self.files_rest)));
             let network_due = at(self.network_seen.map(|seen| seen + NETWORK_LATER));
             let retry_due = at(self.retry);
+            let waiting_due = at(self.waiting_until());
             tokio::select! {
                 () = &mut stop => return,
-                Some(call) = calls.recv() => {
-                    let outcome = self.answer(call.method).await;
-                    // Whoever asked may have gone.
-                    let _ = call.reply.send(outcome);
-                }
+                Some(call) = calls.recv() => self.hear(call).await,
+                () = waiting_due => {}
                 Some(reply) = scrapes.recv() => {
                     let _ = reply.send(self.sample());
                 }
@@ -198,6 +201,7 @@ impl Engine {
                 }
                 _ = sweep.tick() => self.sweep_flows(),
             }
+            self.attach_waiting().await;
             self.install_plugin();
         }
     }

@@ -70,6 +70,13 @@ pub struct Sandbox {
     /// An interface that must be among the Pod's; absent: `eth0`, which every Pod has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// `attach`: how long to wait for objects that are missing still, in milliseconds; absent: not at all.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub patience: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Parameters of [`Method::Collect`].
