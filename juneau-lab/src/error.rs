@@ -102,6 +102,9 @@ pub enum LabError {
     /// The agent refused or did not answer.
     #[error(transparent)]
     Agent(#[from] juneau_agent::protocol::CallError),
+    /// A responder did not answer.
+    #[error(transparent)]
+    Responder(#[from] juneau_responder::ResponderError),
     /// The control plane did not start, or ended.
     #[error(transparent)]
     ControlPlane(#[from] juneau_controlplane::Error),

@@ -14,9 +14,10 @@ pub mod lock;
 pub mod namespace;
 pub mod paths;
 pub mod process;
-pub mod responder;
 pub mod spawn;
 pub mod state;
 pub mod supervise;
 pub mod teardown;
 pub mod underlay;
+
+pub use juneau_responder as responder;

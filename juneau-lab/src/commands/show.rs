@@ -7,6 +7,7 @@ use crate::cluster::Cluster;
 use crate::error::{LabError, Result};
 use crate::paths::Paths;
 use crate::process::Process;
+use crate::responder::{self, Order};
 use crate::state::State;
 use crate::supervise::{Ask, ask};
 use juneau_agent::protocol::{self, Method, call};
@@ -14,6 +15,7 @@ use juneau_api::source::directory::DirectorySource;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -141,7 +143,7 @@ pub fn check(paths: &Paths, output: Output) -> Result<bool> {
         state = ask(paths, Ask::Settled, IN_FORCE).or_else(|_| State::of_running(paths))?;
     }
     let cluster = cluster(paths, &state)?;
-    let subjects: BTreeMap<String, Subject> = cluster
+    let subjects: BTreeMap<String, Subject<PathBuf>> = cluster
         .pods
         .keys()
         .map(|name| {
@@ -155,7 +157,10 @@ pub fn check(paths: &Paths, output: Output) -> Result<bool> {
             (name.clone(), subject)
         })
         .collect();
-    let report = check::run(&check::plan(&cluster), &subjects)?;
+    let call = |socket: &PathBuf, order: &Order, timeout| {
+        responder::call(socket, order, timeout).map_err(|error| error.to_string())
+    };
+    let report = check::run(&check::plan(&cluster), &subjects, call)?;
     match output {
         Output::Json => print_json(paths, &report)?,
         Output::Text => print(&check::render(&cluster, &report)),

@@ -1,17 +1,21 @@
-//! What runs in every Pod of the lab: it answers with the Pod's name, remembers what reached it, and probes others.
+//! What runs in every Pod of the lab, and in those of a cluster that is checked: it answers with the Pod's name, remembers what reached it, and probes others.
 //!
 //! Two tenants use equal addresses, so that an answer alone proves nothing: it must come from the right Pod. Hence
 //! every probe carries a number, every TCP and UDP answer the answering Pod's name, and every Pod keeps a list of the
 //! numbers that it saw, of ICMP echo requests, too.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod cli;
+mod error;
 mod icmp;
 mod probe;
 mod protocol;
 mod serve;
 
+pub use error::{ResponderError, Result};
 pub use protocol::{Order, Outcome, ProbeOrder, ProbeReport, Protocol, Sighting, call};
 
-use crate::error::{Context, Result};
+use crate::error::Context;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! What is said between responders, and to them.
 
-use crate::error::{Context, LabError, Result};
+use crate::error::{Context, ResponderError, Result};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
@@ -131,7 +131,7 @@ pub(super) fn parse_answer(bytes: &[u8], id: u64) -> Option<String> {
 /// When it does not answer within `timeout`.
 pub fn call<T: serde::de::DeserializeOwned>(socket: &Path, order: &Order, timeout: Duration) -> Result<T> {
     let what = || format!("asking the responder at {}", socket.display());
-    let document = |source| LabError::Document { path: socket.to_owned(), source };
+    let document = |source| ResponderError::Document { path: socket.to_owned(), source };
     let mut stream = UnixStream::connect(socket).context(what)?;
     stream.set_read_timeout(Some(timeout)).context(what)?;
     let mut line = serde_json::to_vec(order).map_err(document)?;

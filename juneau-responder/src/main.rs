@@ -1,0 +1,7 @@
+//! `juneau-responder`: see the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    juneau_responder::cli::main()
+}
