@@ -4,8 +4,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LAB := $(TARGET_DIR)/debug/juneau-lab
+CLUSTER := $(TARGET_DIR)/debug/juneau-cluster
 
-.PHONY: help lab lab-kubernetes check down build plugin images test test-kubernetes test-long test-kernels mutants bench bench-kubernetes audit
+.PHONY: help lab lab-kubernetes cluster cluster-down check down build plugin images test test-kubernetes test-long test-kernels mutants bench bench-kubernetes audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -19,6 +20,15 @@ lab-kubernetes: ## the same on a real Kubernetes API server, which is built once
 	@tools/preflight.sh kubernetes
 	@$(CARGO) build -p juneau-lab
 	@$(LAB) up --kubernetes
+
+cluster: ## a real Kubernetes cluster: two nodes with kubelet and containerd, Juneau from images, two tenants (root)
+	@tools/preflight.sh kubernetes
+	@$(CARGO) run -q -p juneau-images
+	@$(CARGO) build -p juneau-cluster -p juneau-responder
+	@$(CLUSTER) up
+
+cluster-down: ## remove that cluster and everything it made (root)
+	@$(CLUSTER) down
 
 check: ## who reaches whom in the running lab (root)
 	@$(LAB) check

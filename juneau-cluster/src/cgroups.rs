@@ -163,6 +163,16 @@ impl Groups {
     }
 }
 
+/// Where a node sees the hierarchy of version 2.
+///
+/// # Errors
+/// [`ClusterError::NoCgroups`].
+pub fn version_2() -> Result<PathBuf> {
+    let text = fs::read_to_string("/proc/self/mountinfo").context(|| "reading /proc/self/mountinfo")?;
+    let found = parse(&text).into_iter().find(|hierarchy| hierarchy.version_2);
+    found.map(|hierarchy| hierarchy.mounted).ok_or(ClusterError::NoCgroups)
+}
+
 /// The links between hierarchies: one controller's name for that of several.
 ///
 /// # Errors

@@ -1,11 +1,17 @@
 //! The command line.
 
+use crate::cluster::Options;
 use crate::error::{ClusterError, Context, Result};
+use crate::kubectl::Kubectl;
 use crate::paths::{DEFAULT_DIR, Paths};
-use crate::{hold, init};
+use crate::state::State;
+use crate::up::{self, Up};
+use crate::{hold, init, keep};
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A real Kubernetes cluster on one machine: nodes as namespaces, each with a kubelet and a containerd
@@ -21,8 +27,42 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start a cluster, or start it anew, with Juneau and tenants, and check who reaches whom
+    Up(Up),
     /// Remove the cluster and everything it made
     Down,
+    /// Check who reaches whom by ICMP, TCP and UDP: expected and seen
+    Check,
+    /// Run a command inside a node
+    Exec {
+        /// The node
+        node: String,
+        /// The command and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Import images into every node, from OCI archives
+    Import {
+        /// The archives
+        #[arg(required = true)]
+        archives: Vec<PathBuf>,
+    },
+    /// Print where the administrator's kubeconfig is
+    Kubeconfig,
+    /// Run kubectl as the administrator
+    Kubectl {
+        /// Arguments for kubectl
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Start a cluster and keep it (background)
+    #[command(hide = true)]
+    Keep {
+        #[arg(long)]
+        responder: Option<PathBuf>,
+        #[arg(long = "image")]
+        images: Vec<PathBuf>,
+    },
     /// Hold a node's namespaces (background)
     #[command(hide = true)]
     Hold {
@@ -41,7 +81,8 @@ enum Command {
 #[must_use]
 pub fn main() -> ExitCode {
     match run(Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             let usage = matches!(error, ClusterError::Usage(_));
             // Nothing can be done about a closed standard error.
@@ -51,17 +92,63 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<()> {
+fn run(cli: Cli) -> Result<bool> {
     let dir = std::path::absolute(&cli.state_dir).on("finding", &cli.state_dir)?;
     let paths = Paths::new(dir);
     match cli.command {
-        Command::Down => crate::teardown(&paths),
+        Command::Up(options) => return up::up(&paths, &options),
+        Command::Down => up::down(&paths)?,
+        Command::Check => {
+            let state = State::of_running(&paths)?;
+            return up::show_check(&Kubectl::new(&paths, &state)?);
+        }
+        Command::Exec { node, command } => exec(&paths, &node, &command)?,
+        Command::Import { archives } => import(&paths, &archives)?,
+        Command::Kubeconfig => print(&format!("{}\n", State::of_running(&paths)?.kubeconfig.display())),
+        Command::Kubectl { arguments } => {
+            let mut kubectl = Kubectl::new(&paths, &State::of_running(&paths)?)?.command(arguments);
+            return Err(ClusterError::Io { what: "running kubectl".to_owned(), source: kubectl.exec() });
+        }
+        Command::Keep { responder, images } => {
+            let program = std::env::current_exe().context(|| "finding this program")?;
+            keep::run(&paths, &Options { responder, images, ..Options::new(program) })?;
+        }
         Command::Hold { node } => match hold::run(&paths, &node)? {},
         Command::Init { node } => {
             log_to_standard_error();
             match init::run(&paths, &node)? {}
         }
     }
+    Ok(true)
+}
+
+/// Becomes a command inside a node.
+fn exec(paths: &Paths, node: &str, command: &[OsString]) -> Result<()> {
+    let [program, arguments @ ..] = command else {
+        return Err(ClusterError::Usage("there is no command to run: put it behind --".to_owned()));
+    };
+    let node = State::of_running(paths)?.node(paths, node)?;
+    let source = node.command(Path::new(program))?.args(arguments).exec();
+    Err(ClusterError::Io { what: format!("running {}", program.display()), source })
+}
+
+fn import(paths: &Paths, archives: &[PathBuf]) -> Result<()> {
+    let state = State::of_running(paths)?;
+    for name in state.nodes.keys() {
+        let node = state.node(paths, name)?;
+        for archive in archives {
+            let file = std::path::absolute(archive).on("finding", archive)?;
+            node.import(&file)?;
+            print(&format!("{name}: {}\n", archive.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Prints. A reader that has gone away is no reason to stop.
+pub(crate) fn print(text: &str) {
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).ok();
 }
 
 fn log_to_standard_error() {

@@ -36,6 +36,8 @@ pub struct Options {
     pub mtu: u32,
     /// The program that is the nodes' first process: `juneau-cluster`.
     pub program: PathBuf,
+    /// What is to be the image [`image::RESPONDER`], for Pods that take part in checks: `juneau-responder`.
+    pub responder: Option<PathBuf>,
     /// Archives of images that all nodes have from the beginning, beside those that they need themselves.
     pub images: Vec<PathBuf>,
 }
@@ -45,7 +47,7 @@ impl Options {
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Self {
         let nodes = NODES.map(|(name, address)| (name.to_owned(), address)).into();
-        Self { nodes, mtu: 1500, program: program.into(), images: Vec::new() }
+        Self { nodes, mtu: 1500, program: program.into(), responder: None, images: Vec::new() }
     }
 }
 
@@ -126,7 +128,12 @@ impl Cluster {
         let first = first.ok_or_else(|| ClusterError::Usage("a cluster has at least one node".to_owned()))?;
         let network = Network::Namespace { namespace: self.paths.namespace(first.name()), address: first.address() };
         let wanted = ControlPlaneOptions::default().dir(self.paths.control_plane()).network(network).controllers();
-        let mut archives = image::write(&self.paths.dir().join("images"), &containers.path(Tool::Busybox))?;
+        let folder = self.paths.dir().join("images");
+        let mut archives = image::write(&folder, &containers.path(Tool::Busybox))?;
+        if let Some(program) = &options.responder {
+            let (name, entrypoint) = ("juneau-responder", ["/bin/juneau-responder", "serve"]);
+            archives.push(image::write_local(&folder, image::RESPONDER, &entrypoint, "0:0", &[(name, program)])?);
+        }
         archives.extend(options.images.iter().cloned());
         let (nodes, programs, archives) = (&self.nodes, &self.programs, &archives);
         let control_plane = std::thread::scope(|scope| {

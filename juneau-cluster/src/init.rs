@@ -239,3 +239,63 @@ fn spawn(service: &Service) -> Result<Pid> {
     tracing::info!("{} is process {}", service.name, child.id());
     Ok(Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// What the first process does at each signal. No other test of this crate has children.
+    fn bury_until(services: &Services, what: &str, mut done: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !done() {
+            assert!(Instant::now() < deadline, "{what}: never");
+            services.bury();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn shell(dir: &Path, name: &str, script: &str, notifies: bool) -> Service {
+        Service {
+            name: name.to_owned(),
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".to_owned(), script.to_owned()],
+            environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+            log: dir.join(format!("{name}.log")),
+            notifies,
+        }
+    }
+
+    #[test]
+    fn services_are_started_again_until_they_are_to_rest() {
+        let dir = std::env::temp_dir().join(format!("juneau-init-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let services = Services::default();
+        std::thread::scope(|scope| {
+            // One that ends before it is ready is told, with where it says why, and is not tried again.
+            let early = scope.spawn(|| services.start(shell(&dir, "early", "exit 3", true)));
+            bury_until(&services, "it is told", || early.is_finished());
+            let error = early.join().unwrap().unwrap_err();
+            assert!(error.contains("exit status 3") && error.contains("early.log"), "{error}");
+
+            let script = "echo begun; exec sleep 1000";
+            services.start(shell(&dir, "lasting", script, false)).unwrap();
+            let process = |name: &str| services.list().get(name).copied().flatten();
+            let first = process("lasting").unwrap();
+            // Until it is what it becomes, it would not hear.
+            let log = dir.join("lasting.log");
+            bury_until(&services, "it runs", || std::fs::read_to_string(&log).is_ok_and(|text| text == "begun\n"));
+            kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
+            bury_until(&services, "it is back", || process("lasting").is_some_and(|process| process != first));
+            assert_eq!(process("early"), None);
+
+            let stopped = scope.spawn(|| services.stop("lasting"));
+            bury_until(&services, "it rests", || stopped.is_finished());
+            stopped.join().unwrap().unwrap();
+            std::thread::sleep(PAUSE + Duration::from_millis(200));
+            assert_eq!(process("lasting"), None, "it is not started again");
+            services.stop("nobody").unwrap();
+        });
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

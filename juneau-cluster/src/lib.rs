@@ -6,22 +6,30 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod cgroups;
+pub mod check;
 pub mod cli;
 mod cluster;
 pub mod config;
+pub mod deploy;
 mod error;
 mod hold;
 pub mod image;
 mod init;
+mod keep;
+mod kubectl;
 mod node;
 mod paths;
 mod program;
 mod service;
+mod state;
 mod teardown;
+mod up;
 
 pub use cluster::{Cluster, Options};
 pub use error::{ClusterError, Result};
+pub use kubectl::Kubectl;
 pub use node::Node;
 pub use paths::{DEFAULT_DIR, Paths};
 pub use service::Service;
+pub use state::State;
 pub use teardown::teardown;

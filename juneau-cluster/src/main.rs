@@ -1,5 +1,5 @@
-//! `juneau-cluster`: see the library. Under the names `juneau-agent` and `juneau-operator` it is those programs, so that
-//! tests can run them on nodes before there are images of them.
+//! `juneau-cluster`: see the library. Under the names `juneau-agent`, `juneau-operator` and `juneau-responder` it is those
+//! programs, so that tests have them without building them by themselves.
 
 use clap::Parser;
 use std::path::Path;
@@ -10,6 +10,7 @@ fn main() -> ExitCode {
     match Path::new(&name).file_name().and_then(|name| name.to_str()) {
         Some("juneau-agent") => juneau_agent::cli::main(juneau_agent::cli::Cli::parse()),
         Some("juneau-operator") => juneau_operator::cli::main(juneau_operator::cli::Cli::parse()),
+        Some("juneau-responder") => juneau_responder::cli::main(),
         _ => juneau_cluster::cli::main(),
     }
 }

@@ -48,6 +48,12 @@ impl Paths {
         self.lab.control_plane()
     }
 
+    /// What the keeper knows, for the other commands.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.lab.state()
+    }
+
     /// A node's network namespace, pinned.
     #[must_use]
     pub fn namespace(&self, node: &str) -> PathBuf {

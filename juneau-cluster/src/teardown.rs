@@ -24,6 +24,8 @@ pub fn teardown(paths: &Paths) -> Result<()> {
     for command in BACKGROUND {
         kill_all(&find_by_arguments(|arguments| is_ours(arguments, command, paths.dir())), PATIENCE)?;
     }
+    // It ends with its keeper, but not in the same moment.
+    kill_all(&find_by_arguments(|arguments| is_control_plane(arguments, &paths.control_plane())), PATIENCE)?;
     match Groups::of_cluster(&paths.name()) {
         Ok(groups) => groups.destroy()?,
         Err(ClusterError::NoCgroups) => {}
@@ -48,6 +50,14 @@ fn is_ours(arguments: &[String], command: &str, dir: &Path) -> bool {
         && arguments.iter().any(|argument| argument == command)
 }
 
+/// Whether a command line is that of a program of the control plane whose things are in `dir`.
+fn is_control_plane(arguments: &[String], dir: &Path) -> bool {
+    let program = arguments.first().and_then(|program| Path::new(program).file_name()).unwrap_or_default();
+    let known = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+    let names = |argument: &String| argument.split_once('=').is_some_and(|(_, path)| Path::new(path).starts_with(dir));
+    known.iter().any(|known| program == *known) && arguments.iter().any(names)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,5 +74,18 @@ mod tests {
         assert!(!ours("juneau-cluster --state-dir /run/juneau-cluster-2 hold --node node-1", "hold"), "another's");
         assert!(!ours("juneau-cluster --state-dir /run/juneau-cluster down", "hold"), "a command of somebody's");
         assert!(!ours("vi /run/juneau-cluster hold", "hold"));
+    }
+
+    #[test]
+    fn only_this_clusters_control_plane_is_found() {
+        let ours = |line: &str| {
+            let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            is_control_plane(&arguments, Path::new("/run/juneau-cluster/kubernetes"))
+        };
+        assert!(ours(
+            "/usr/bin/etcd --data-dir=/run/juneau-cluster/kubernetes/etcd --listen-client-urls=http://127.0.0.1:2379"
+        ));
+        assert!(!ours("/usr/bin/etcd --data-dir=/run/juneau-cluster-2/kubernetes/etcd"));
+        assert!(!ours("vi --file=/run/juneau-cluster/kubernetes/etcd.log"));
     }
 }

@@ -128,9 +128,8 @@ impl Fixture {
         let control_plane = self.cluster.control_plane().unwrap();
         let file = self.cluster.paths().dir().join("deploy.json");
         deploy::collect(control_plane.kubectl(), &repository("deploy/base"), &file).unwrap();
-        let apply = |path: &Path| succeeds(self.kubectl("apply --server-side -f").arg(path));
-        apply(&repository("deploy/crds"));
-        apply(&file);
+        succeeds(self.kubectl("apply --server-side -k").arg(repository("deploy/crds")));
+        succeeds(self.kubectl("apply --server-side -f").arg(&file));
         succeeds(&mut self.kubectl("wait --for=condition=Established crd --all"));
 
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -233,6 +232,21 @@ fn pods_start_through_our_plugin_and_leave_nothing() {
     assert_eq!(get("blue", "only", "10.0.1.10"), "blue/a\n");
     assert_eq!(get("blue", "a", "10.0.1.30"), "blue/only\n", "the positive control of the next line");
     assert_eq!(get("red", "a", "10.0.1.30"), "");
+
+    // What runs them may die: it comes back, and they go on.
+    let services = fixture.node().services().unwrap();
+    let processes: Vec<String> = ["containerd", "kubelet"].map(|name| services[name].unwrap().to_string()).into();
+    succeeds(fixture.node().command(Path::new("kill")).unwrap().arg("-9").args(&processes));
+    until("both are back", || {
+        let now = fixture.node().services().unwrap();
+        let back = |name: &str| now[name].is_some() && now[name] != services[name];
+        if back("containerd") && back("kubelet") { Ok(()) } else { Err(format!("{now:?}")) }
+    });
+    until("a Pod can be entered", || {
+        let said = fixture.exec("red", "b", "echo still here");
+        if said.stdout == b"still here\n" { Ok(()) } else { Err(text(&said)) }
+    });
+    assert_eq!(get("red", "b", "10.0.1.10"), "red/a\n");
 
     let begun = Instant::now();
     succeeds(&mut fixture.kubectl("delete pod --all-namespaces --all --timeout=60s"));

@@ -1,0 +1,99 @@
+//! A cluster as `make cluster` makes it, with images of the programs that the tests have anyway.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
+#[path = "../../juneau-lab/tests/common/machine.rs"]
+#[allow(unreachable_pub, reason = "it is the lab's")]
+mod machine;
+
+use juneau_cluster::{Paths, State, image};
+use machine::machine;
+use nix::sys::signal::Signal;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The programs under their names, in a folder of the target directory.
+struct Programs {
+    folder: PathBuf,
+}
+
+impl Programs {
+    fn new() -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cluster-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let this = Self { folder };
+        // Without what only a debugger reads.
+        let stripped = this.file("juneau-cluster");
+        succeeds(Command::new("strip").arg("-o").arg(&stripped).arg(env!("CARGO_BIN_EXE_juneau-cluster")));
+        for name in ["juneau-agent", "juneau-operator", "juneau-responder"] {
+            std::fs::hard_link(&stripped, this.file(name)).unwrap();
+        }
+        this
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Images under the names that `deploy/` has.
+    fn images(&self) -> PathBuf {
+        let folder = self.folder.join("images");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/plugin.sh");
+        let plugin = PathBuf::from(succeeds(&mut Command::new(script)).trim());
+        let (agent, operator) = (self.file("juneau-agent"), self.file("juneau-operator"));
+        let agents: [(&str, &Path); 2] = [("juneau-agent", &agent), ("juneau-cni", &plugin)];
+        let operators: [(&str, &Path); 1] = [("juneau-operator", &operator)];
+        for (name, user, programs) in
+            [("juneau-agent", "0:0", &agents[..]), ("juneau-operator", "65532:65532", &operators)]
+        {
+            let reference = format!("ghcr.io/juneau-net/{name}:v{}", env!("CARGO_PKG_VERSION"));
+            image::write_local(&folder, &reference, &[&format!("/bin/{name}")], user, programs).unwrap();
+        }
+        folder
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.folder).ok();
+    }
+}
+
+#[track_caller]
+fn succeeds(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+#[test]
+#[ignore = "needs the programs of Kubernetes: make test-kubernetes"]
+fn it_comes_up_with_a_green_table_and_down_leaves_the_machine_as_it_was() {
+    let before = machine("juneau-cluster-test");
+    let programs = Programs::new();
+    let images = programs.images();
+    let dir = format!("/run/juneau-cluster-test-up-{}", std::process::id());
+    let cluster = |arguments: &[&str]| {
+        let mut command = Command::new(programs.file("juneau-cluster"));
+        command.args(["--state-dir", &dir]).args(arguments);
+        command
+    };
+    let said = succeeds(&mut cluster(&["up", "--images", images.to_str().unwrap()]));
+    println!("{said}");
+    for tenant in ["red", "blue"] {
+        assert!(said.contains(&format!("VPC {tenant}: from")), "{said}");
+    }
+    let addresses = succeeds(&mut cluster(&["kubectl", "-n", "red", "get", "pod", "-o", "wide"]));
+    assert!(addresses.contains("10.0.1.10") && addresses.contains("node-2"), "{addresses}");
+    succeeds(&mut cluster(&["exec", "node-2", "--", "ls", "/opt/cni/bin/juneau"]));
+
+    // Whatever ends the keeper ends all of it, and what is left goes.
+    let state = State::of_running(&Paths::new(&dir)).unwrap();
+    state.keeper.signal(Signal::SIGKILL).unwrap();
+    succeeds(&mut cluster(&["down"]));
+    drop(programs);
+    let after = machine("juneau-cluster-test");
+    let more: Vec<&String> = after.difference(&before).collect();
+    let less: Vec<&String> = before.difference(&after).collect();
+    assert!(more.is_empty() && less.is_empty(), "the machine is another than before: {more:#?} {less:#?}");
+}
