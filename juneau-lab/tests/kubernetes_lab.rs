@@ -113,10 +113,11 @@ fn tenants_come_live_and_go_on_an_api_server() {
 }
 
 fn tenants_come_one_after_the_other(lab: &Lab) {
-    kubectl(lab, &format!("apply -f {}", manifest("blue")));
-    expect_cells(lab, 36);
-    kubectl(lab, &format!("apply -f {}", manifest("red")));
-    expect_cells(lab, 72);
+    for (tenant, cells) in [("blue", 36), ("red", 72)] {
+        kubectl(lab, &format!("apply -f {}", manifest(tenant)));
+        kubectl(lab, "wait pod --all --all-namespaces --for condition=Ready --timeout 120s");
+        expect_cells(lab, cells);
+    }
     assert_eq!(forbidden(lab), [""; 0]);
 }
 
