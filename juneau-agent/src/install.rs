@@ -78,8 +78,7 @@ fn put(directory: &Path, name: &str, content: &[u8], mode: u32) -> Result<bool, 
     if is_there(&path, content, mode) {
         return Ok(false);
     }
-    // Neither a plugin nor, by its ending, a configuration.
-    let unfinished = directory.join(format!(".{name}.unfinished"));
+    let unfinished = directory.join(unfinished(name));
     let write = || -> io::Result<()> {
         fs::create_dir_all(directory)?;
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&unfinished)?;
@@ -99,6 +98,11 @@ fn put(directory: &Path, name: &str, content: &[u8], mode: u32) -> Result<bool, 
             Err(InstallError { path, source })
         }
     }
+}
+
+/// Name of a file that is being written: neither a plugin nor, by its ending, a configuration.
+pub(crate) fn unfinished(name: &str) -> String {
+    format!(".{name}.unfinished")
 }
 
 fn is_there(path: &Path, content: &[u8], mode: u32) -> bool {

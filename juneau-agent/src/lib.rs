@@ -14,6 +14,7 @@ pub mod pod;
 pub mod rights;
 pub mod server;
 pub mod underlay;
+pub mod uninstall;
 
 pub use daemon::{AgentError, run, run_until};
 pub use engine::EngineError;

@@ -5,6 +5,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+/// The lock's file in an agent's directory.
+pub(crate) const FILE: &str = "agent.lock";
+
 /// Why there is no lock.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -39,9 +42,22 @@ impl Lock {
     /// # Errors
     /// [`LockError`].
     pub fn take(directory: &Path) -> Result<Self, LockError> {
-        let path = directory.join("agent.lock");
-        let error = |source| LockError::File { path: path.clone(), source };
+        let error = |source| LockError::File { path: directory.to_owned(), source };
         std::fs::create_dir_all(directory).map_err(error)?;
+        Self::take_file(directory.join(FILE))
+    }
+
+    /// Takes the lock if an agent has been here: nothing is made.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub fn take_if_there(directory: &Path) -> Result<Option<Self>, LockError> {
+        let path = directory.join(FILE);
+        if path.exists() { Self::take_file(path).map(Some) } else { Ok(None) }
+    }
+
+    fn take_file(path: PathBuf) -> Result<Self, LockError> {
+        let error = |source| LockError::File { path: path.clone(), source };
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(error)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut file) => {

@@ -6,6 +6,12 @@ use std::path::PathBuf;
 
 /// The agent's socket, unless told otherwise.
 pub const SOCKET: &str = "/run/juneau/agent.sock";
+/// The metrics' socket, unless told otherwise.
+pub const METRICS_SOCKET: &str = "/run/juneau/metrics.sock";
+/// Directory of the agent's lock, unless told otherwise.
+pub const STATE_DIR: &str = "/run/juneau";
+/// Where programs and maps are pinned, unless told otherwise.
+pub const PIN_DIR: &str = "/sys/fs/bpf/juneau";
 
 /// Options of the daemon.
 #[derive(Debug, Clone, Args)]
@@ -23,13 +29,13 @@ pub struct Options {
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
     pub socket: PathBuf,
     /// Unix socket that answers an HTTP GET with metrics in OpenMetrics.
-    #[arg(long, value_name = "PATH", default_value = "/run/juneau/metrics.sock")]
+    #[arg(long, value_name = "PATH", default_value = METRICS_SOCKET)]
     pub metrics_socket: PathBuf,
     /// Directory for the agent's lock. One agent a directory, one directory a node.
-    #[arg(long, value_name = "DIR", default_value = "/run/juneau")]
+    #[arg(long, value_name = "DIR", default_value = STATE_DIR)]
     pub state_dir: PathBuf,
     /// Directory of a bpffs where programs and maps are pinned, so that they outlive the agent.
-    #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/juneau")]
+    #[arg(long, value_name = "DIR", default_value = PIN_DIR)]
     pub pin_dir: PathBuf,
     /// Device that carries the overlay. Without it: the one that has the Node's InternalIP.
     #[arg(long, value_name = "IFNAME")]

@@ -126,6 +126,7 @@ mod tests {
             up: true,
             mac: None,
             peer: None,
+            peer_elsewhere: false,
             kind: None,
             vxlan: None,
         }

@@ -45,6 +45,15 @@ fn nodes_carry_each_tenant_to_its_own() {
             listening.join().unwrap();
         }
 
+        // What node-2 would do with what node-1 sends, and with what it would not believe.
+        let ask = |vtep: &str, vni: u32| {
+            let way = format!("--from-node {vtep} --vni {vni} --from 10.0.1.10");
+            there.client(&format!("explain red/b2 --to 10.0.2.20 --protocol tcp --port 81 {way}"))
+        };
+        assert!(ask("192.168.77.11", 202).contains("peer (ok: delivered), ifindex "), "{}", ask("192.168.77.11", 202));
+        assert!(ask("192.168.77.11", 201).contains("drop (overlay-destination: "), "{}", ask("192.168.77.11", 201));
+        assert!(ask("192.168.77.99", 202).contains("drop (vtep-unknown: "), "{}", ask("192.168.77.99", 202));
+
         // The fast way was taken, and nothing was lost on it.
         let way = run("ip neigh show dev up0");
         assert!(way.contains("192.168.77.12") && way.contains("managed"), "{way}");

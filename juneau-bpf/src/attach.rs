@@ -56,7 +56,7 @@ impl AttachPoint {
         }
     }
 
-    fn from_pin_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_pin_name(name: &str) -> Option<Self> {
         match name {
             "underlay" => Some(Self::Underlay),
             "vxlan" => Some(Self::Vxlan),
@@ -128,7 +128,7 @@ const CLSACT_HANDLE: u32 = 0x4a4e;
 const CLSACT_PRIORITY: u32 = 1;
 
 /// Between point and ifindex in the name of a clsact filter's pin.
-const MARK: char = '@';
+pub(crate) const MARK: char = '@';
 
 /// How this kernel attaches.
 #[derive(Debug)]
@@ -447,7 +447,7 @@ fn program_name(id: u32) -> String {
     sys::prog::by_id(id).and_then(|fd| sys::prog::info(fd.as_fd())).map_or_else(|_| String::new(), |info| info.name)
 }
 
-fn clsact(ifindex: u32, program: BorrowedFd<'_>) -> io::Result<TcHook> {
+pub(crate) fn clsact(ifindex: u32, program: BorrowedFd<'_>) -> io::Result<TcHook> {
     let ifindex = i32::try_from(ifindex).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
     let mut hook = TcHook::new(program);
     hook.ifindex(ifindex).attach_point(TC_INGRESS).handle(CLSACT_HANDLE).priority(CLSACT_PRIORITY).replace(true);
@@ -459,7 +459,7 @@ fn device_error(operation: Operation, point: &AttachPoint, ifindex: u32) -> impl
 }
 
 /// The error number inside an error of libbpf-rs.
-fn kernel_error(error: &libbpf_rs::Error) -> io::Error {
+pub(crate) fn kernel_error(error: &libbpf_rs::Error) -> io::Error {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = source {
         if let Some(errno) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {

@@ -167,6 +167,16 @@ fn whoever_is_to_read_metrics_gets_that_and_nothing_else() {
 }
 
 #[test]
+fn whoever_may_ask_the_agents_was_given_it() {
+    let roles = objects("ClusterRole");
+    let runs = |role: &&Value| role["rules"].to_string().contains("pods/exec");
+    let names: Vec<_> = roles.iter().filter(runs).map(|role| role["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["juneau-support-role"]);
+    let role = roles.iter().find(runs).unwrap();
+    assert!(role["metadata"]["labels"].is_null(), "no other role has it");
+}
+
+#[test]
 fn the_webhook_is_asked_about_what_it_reviews() {
     let configuration = objects("ValidatingWebhookConfiguration").remove(0);
     assert_eq!(configuration["metadata"]["name"], juneau_operator::rights::WEBHOOK);
@@ -207,7 +217,7 @@ fn every_file_is_part_of_the_whole() {
     assert!(definitions.remove("kustomization.yaml"));
     assert_eq!(resources("crds"), definitions);
     assert_eq!(resources("."), ["crds", "base"].map(str::to_owned).into());
-    assert_eq!(names(deploy().join("overlays")), ["registry".to_owned()].into());
+    assert_eq!(names(deploy().join("overlays")), ["registry".to_owned(), "uninstall".to_owned()].into());
     assert_eq!(resources("overlays/registry"), ["../../crds", "../../base"].map(str::to_owned).into());
     assert_eq!(names(deploy()), ["base", "crds", "kustomization.yaml", "overlays"].map(str::to_owned).into());
 }

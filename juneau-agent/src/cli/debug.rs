@@ -1,7 +1,9 @@
 //! The debug client.
 
 use super::{ClientArgs, Command, Output, table};
-use crate::protocol::{Drops, Endpoints, ExplainRequest, Explanation, FlowFilter, Flows, Method, Routes, Status, call};
+use crate::protocol::{
+    Drops, Endpoints, ExplainRequest, Explanation, FlowFilter, Flows, Incoming, Method, Routes, Status, call,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
@@ -13,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn run(command: Command) -> Result<(), String> {
     match command {
-        Command::Run(_) => Ok(()),
+        Command::Run(_) | Command::Uninstall(_) => Ok(()),
         Command::Status(args) => {
             let mut is_ready = false;
             ask(&args.client, &Method::Status, |answer: &Status| is_ready = answer.ready, status)?;
@@ -29,9 +31,15 @@ pub(super) fn run(command: Command) -> Result<(), String> {
         Command::Explain(args) => {
             let (namespace, name) =
                 args.pod.split_once('/').ok_or_else(|| format!("{}: write NAMESPACE/POD", args.pod))?;
+            let incoming = match (args.from_node, args.vni, args.from) {
+                (Some(vtep), Some(vni), Some(source)) => Some(Incoming { vtep, vni, source }),
+                _ => None,
+            };
             let request = ExplainRequest {
                 namespace: namespace.into(),
                 name: name.into(),
+                interface: Some(args.interface),
+                incoming,
                 destination: args.to,
                 protocol: args.protocol,
                 port: args.port,

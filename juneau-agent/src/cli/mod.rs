@@ -2,6 +2,7 @@
 
 mod debug;
 mod table;
+mod uninstall;
 
 use crate::options::Options;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -35,8 +36,14 @@ enum Command {
     Routes(ClientArgs),
     /// Endpoints that this node knows.
     Endpoints(ClientArgs),
-    /// What would happen to a packet that a Pod of this node sends now, and why. Nothing is sent or changed.
+    /// What would happen to a packet that a Pod of this node sends now, or gets from another node, and why. Nothing is
+    /// sent or changed.
     Explain(ExplainArgs),
+    /// Takes everything of Juneau's off this node: programs, maps, devices, the CNI plugin, state. No agent may run.
+    ///
+    /// It tells what it removes and what it leaves: interfaces of Pods that are there still, which go with their Pods,
+    /// and whatever is not Juneau's. It can be run again. The exit status is 1 when something could not be removed.
+    Uninstall(uninstall::UninstallArgs),
 }
 
 #[derive(Debug, Args)]
@@ -102,9 +109,21 @@ struct FlowsArgs {
 struct ExplainArgs {
     #[command(flatten)]
     client: ClientArgs,
-    /// The sending Pod.
+    /// The sending Pod; with --from-node the receiving one.
     #[arg(value_name = "NAMESPACE/POD")]
     pod: String,
+    /// The interface in it.
+    #[arg(long, default_value = crate::pod::INTERFACE)]
+    interface: String,
+    /// The packet comes from another node, by its InternalIP.
+    #[arg(long, value_name = "ADDRESS", requires_all = ["vni", "from"])]
+    from_node: Option<Ipv4Addr>,
+    /// The VNI in which it comes from there.
+    #[arg(long, requires = "from_node", value_parser = clap::value_parser!(u32).range(1..1 << 24))]
+    vni: Option<u32>,
+    /// Source address of a packet from another node.
+    #[arg(long, value_name = "ADDRESS", requires = "from_node")]
+    from: Option<Ipv4Addr>,
     /// Destination address.
     #[arg(long, value_name = "ADDRESS")]
     to: Ipv4Addr,
@@ -124,6 +143,7 @@ struct ExplainArgs {
 pub fn main(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
         Command::Run(args) => run(*args),
+        Command::Uninstall(args) => uninstall::uninstall(args),
         other => debug::run(other),
     };
     match outcome {

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::debug::unreadable;
-use super::packet::{Probe, Protocol};
+use super::packet::{Probe, Protocol, Tunnel};
 use crate::pod::{INTERFACE, Nic};
 use crate::protocol::{ErrorCode, ExplainRequest, Explanation, Failure, Step};
 use juneau_bpf::TestPacket;
@@ -12,12 +12,13 @@ use juneau_core::verdict::{Action, Hook, Reason};
 use std::net::Ipv4Addr;
 
 impl Engine {
-    pub(super) fn explain(&self, request: &ExplainRequest) -> Result<Explanation, Failure> {
-        let nic = Nic::new(&request.namespace, &request.name, INTERFACE);
+    pub(super) async fn explain(&self, request: &ExplainRequest) -> Result<Explanation, Failure> {
+        let interface = request.interface.as_deref().unwrap_or(INTERFACE);
+        let nic = Nic::new(&request.namespace, &request.name, interface);
         let Some(pod) = self.pods.get(&nic) else {
             return Err(Failure::new(
                 ErrorCode::NotFound,
-                format!("Pod {} is not attached to this node", nic.subject),
+                format!("Pod {}, interface {interface}, is not attached to this node", nic.subject),
                 "ask the agent of the Pod's node; juneau-agent status lists who is attached here",
             ));
         };
@@ -36,10 +37,11 @@ impl Engine {
             )
         })?;
         let mac = |octets| MacAddr::new(octets).map_err(unreadable);
-        let probe = Probe {
-            source_mac: mac(record.mac)?,
+        let (own, gateway) = (mac(record.mac)?, mac(record.gateway_mac)?);
+        let mut probe = Probe {
+            source_mac: own,
             // The programs look at the destination address, never at this.
-            destination_mac: mac(record.gateway_mac)?,
+            destination_mac: gateway,
             source: ipv4(record.address),
             destination: request.destination,
             protocol,
@@ -47,8 +49,26 @@ impl Engine {
             port: request.port,
         };
         let explainer = self.dataplane()?.explainer().map_err(unreadable)?;
-        let frame = probe.frame();
-        let run = explainer.run(Hook::Pod, &TestPacket::new(pod.ifindex.get(), &frame)).map_err(unreadable)?;
+        let run = match &request.incoming {
+            None => explainer.run(Hook::Pod, &TestPacket::new(pod.ifindex.get(), &probe.frame())),
+            Some(incoming) => {
+                let config = self.config.ok_or_else(|| unreadable("the underlay is not known"))?;
+                let links = self.netlink.links().await.map_err(unreadable)?;
+                let underlay = links.iter().find(|link| link.index == config.underlay_ifindex);
+                let underlay = underlay.and_then(|link| link.mac).unwrap_or_default();
+                (probe.source_mac, probe.destination_mac, probe.source) = (gateway, own, incoming.source);
+                let tunnel = Tunnel {
+                    device: underlay,
+                    from: incoming.vtep,
+                    to: config.vtep,
+                    port: config.vxlan_port,
+                    vni: incoming.vni,
+                };
+                let frame = tunnel.frame(&probe.frame());
+                explainer.run(Hook::Overlay, &TestPacket::new(config.underlay_ifindex, &frame))
+            }
+        };
+        let run = run.map_err(unreadable)?;
         Ok(explanation(&run.verdict, &run.steps))
     }
 }

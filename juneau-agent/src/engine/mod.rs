@@ -218,7 +218,7 @@ impl Engine {
             Method::Flows(filter) => debug::value(self.flows(&filter)?),
             Method::Routes => debug::value(self.routes()?),
             Method::Endpoints => debug::value(self.endpoints()?),
-            Method::Explain(request) => debug::value(self.explain(&request)?),
+            Method::Explain(request) => debug::value(self.explain(&request).await?),
         }
     }
 

@@ -78,18 +78,11 @@ impl Probe {
         };
         l4[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 
-        let total = u16::try_from(20 + l4.len()).unwrap_or(u16::MAX).to_be_bytes();
-        let mut ip = vec![0x45, 0, total[0], total[1], 0, 1, 0x40, 0, 64, self.protocol.number(), 0, 0];
-        ip.extend(self.source.octets());
-        ip.extend(self.destination.octets());
-        let sum = checksum(&[&ip]).to_be_bytes();
-        ip[10..12].copy_from_slice(&sum);
-
-        let mut frame = Vec::with_capacity(14 + ip.len() + l4.len());
+        let mut frame = Vec::with_capacity(34 + l4.len());
         frame.extend(self.destination_mac.octets());
         frame.extend(self.source_mac.octets());
         frame.extend([0x08, 0x00]);
-        frame.extend(ip);
+        frame.extend(ipv4(self.source, self.destination, self.protocol.number(), l4.len()));
         frame.extend(l4);
         frame
     }
@@ -98,6 +91,44 @@ impl Probe {
         let (source, destination) = (self.source_port.to_be_bytes(), self.port.to_be_bytes());
         vec![source[0], source[1], destination[0], destination[1]]
     }
+}
+
+/// The way from another node.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tunnel {
+    /// MAC address of the underlay device: what is for another one does not count as the node's.
+    pub(super) device: [u8; 6],
+    pub(super) from: Ipv4Addr,
+    pub(super) to: Ipv4Addr,
+    pub(super) port: u16,
+    pub(super) vni: u32,
+}
+
+impl Tunnel {
+    /// The frame as it arrives on the underlay device, VXLAN (RFC 7348) with the inner one in it.
+    pub(super) fn frame(&self, inner: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(16 + inner.len()).unwrap_or(u16::MAX).to_be_bytes();
+        let [_, high, middle, low] = self.vni.to_be_bytes();
+        let mut frame = self.device.to_vec();
+        frame.extend([0x02, 0, 0, 0, 0, 1, 0x08, 0x00]);
+        frame.extend(ipv4(self.from, self.to, Protocol::Udp.number(), 16 + inner.len()));
+        frame.extend(40_000_u16.to_be_bytes());
+        frame.extend(self.port.to_be_bytes());
+        frame.extend([length[0], length[1], 0, 0, 0x08, 0, 0, 0, high, middle, low, 0]);
+        frame.extend(inner);
+        frame
+    }
+}
+
+/// A header for so many bytes of layer 4.
+fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, length: usize) -> Vec<u8> {
+    let total = u16::try_from(20 + length).unwrap_or(u16::MAX).to_be_bytes();
+    let mut ip = vec![0x45, 0, total[0], total[1], 0, 1, 0x40, 0, 64, protocol, 0, 0];
+    ip.extend(source.octets());
+    ip.extend(destination.octets());
+    let sum = checksum(&[&ip]).to_be_bytes();
+    ip[10..12].copy_from_slice(&sum);
+    ip
 }
 
 /// The internet checksum (RFC 1071) over parts of even length.

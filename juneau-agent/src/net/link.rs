@@ -27,6 +27,8 @@ pub struct Link {
     pub mac: Option<[u8; 6]>,
     /// ifindex of the device that this one lies upon or is paired with, in that device's own namespace.
     pub peer: Option<u32>,
+    /// That other device is in another network namespace.
+    pub peer_elsewhere: bool,
     /// Kind, as `ip link` names it: `veth`, `vxlan`; `None` for a physical device.
     pub kind: Option<String>,
     /// Settings of a VXLAN device.
@@ -72,6 +74,7 @@ impl Link {
             up: message.header.flags.contains(LinkFlags::Up),
             mac: None,
             peer: None,
+            peer_elsewhere: false,
             kind: None,
             vxlan: None,
         };
@@ -82,6 +85,7 @@ impl Link {
                 LinkAttribute::Group(group) => link.group = *group,
                 LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
                 LinkAttribute::Link(index) => link.peer = Some(*index),
+                LinkAttribute::LinkNetNsId(_) => link.peer_elsewhere = true,
                 LinkAttribute::Address(address) => link.mac = address.as_slice().try_into().ok(),
                 LinkAttribute::LinkInfo(info) => {
                     for item in info {
@@ -217,6 +221,14 @@ impl Netlink {
     /// See [`NetError`].
     pub async fn set_up(&self, index: u32) -> Result<(), NetError> {
         self.set(index, "the state", LinkMessageBuilder::up).await
+    }
+
+    /// Sets a device down.
+    ///
+    /// # Errors
+    /// See [`NetError`].
+    pub async fn set_down(&self, index: u32) -> Result<(), NetError> {
+        self.set(index, "the state", LinkMessageBuilder::down).await
     }
 
     /// Sets a device's MTU.

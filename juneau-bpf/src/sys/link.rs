@@ -73,6 +73,12 @@ pub(crate) fn update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Resul
         .map(drop)
 }
 
+/// Ends a link at once, whoever else holds it.
+pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the call takes a descriptor and no memory.
+    super::check(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) }).map(drop)
+}
+
 pub(crate) fn info(link: BorrowedFd<'_>) -> io::Result<LinkInfo> {
     // SAFETY: the kernel fills `bpf_link_info` for a link and refuses other descriptors; it writes through the
     // structure's pointers only when their lengths are not zero.

@@ -147,13 +147,19 @@ pub struct Endpoint {
     pub policy_ready: bool,
 }
 
-/// Parameters of [`super::Method::Explain`]: a packet that a Pod of this node would send.
+/// Parameters of [`super::Method::Explain`]: a packet that a Pod of this node would send, or get by the overlay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainRequest {
-    /// The sending Pod's Kubernetes namespace.
+    /// The Pod's Kubernetes namespace.
     pub namespace: String,
-    /// The sending Pod's name.
+    /// The Pod's name.
     pub name: String,
+    /// The interface in it; absent: `eth0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// The packet comes from another node; absent: from the Pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incoming: Option<Incoming>,
     /// Destination address.
     pub destination: Ipv4Addr,
     /// `icmp`, `tcp` or `udp`.
@@ -165,6 +171,17 @@ pub struct ExplainRequest {
     /// Source port.
     #[serde(default = "source_port")]
     pub source_port: u16,
+}
+
+/// How a packet comes to this node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incoming {
+    /// The node that sends it, by its VTEP.
+    pub vtep: Ipv4Addr,
+    /// The VNI in which it does.
+    pub vni: u32,
+    /// The packet's source address.
+    pub source: Ipv4Addr,
 }
 
 fn icmp() -> String {
