@@ -67,9 +67,23 @@ struct Pass {
     counts: HashMap<u32, [i64; 2]>,
 }
 
+impl Swept {
+    /// Whether so little was found that the next sweep may wait: a pass reads all buckets of the table, whatever is in them.
+    #[must_use]
+    pub const fn is_calm(&self, capacity: u32) -> bool {
+        self.halves == 0 && self.corrected == 0 && self.examined < capacity as usize / 64
+    }
+}
+
 impl Sweeper {
     pub(crate) fn new(flows: Flows, generations: Generations) -> Self {
         Self { flows, generations, marks: HashMap::new(), suspects: HashSet::new(), drift: HashMap::new() }
+    }
+
+    /// How many records the flow table can hold.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.flows.entries.capacity()
     }
 
     /// One sweep: once in some seconds. What is idle at two sweeps in a row goes at the second.
@@ -250,7 +264,15 @@ fn extent(a: i64, b: i64, real: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::extent;
+    use super::{Swept, extent};
+
+    #[test]
+    fn a_table_with_next_to_nothing_is_calm_unless_something_was_wrong() {
+        let calm =
+            |examined, halves, corrected| Swept { examined, halves, corrected, ..Swept::default() }.is_calm(64_000);
+        assert!(calm(0, 0, 0) && calm(999, 0, 0));
+        assert!(!calm(1_000, 0, 0) && !calm(0, 1, 0) && !calm(0, 0, 1));
+    }
 
     #[test]
     fn a_difference_has_a_smallest_extent() {

@@ -46,8 +46,8 @@ use waiting::Waiting;
 
 /// Devices change in bursts, our own attaching among them, and nothing about them is urgent.
 const NETWORK_LATER: Duration = Duration::from_millis(100);
-/// Between two passes over the flow table.
-const SWEEP: Duration = Duration::from_secs(2);
+/// Between two passes over the flow table; and after one that found next to nothing.
+const SWEEP: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(6));
 /// First and longest wait before a failed application is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -159,8 +159,7 @@ impl Engine {
         let mut stop = std::pin::pin!(stop);
         let mut resync = interval(Duration::from_secs(self.options.resync.max(1)));
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut sweep = interval(SWEEP);
-        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut sweep_due = Instant::now();
         loop {
             let files_due = at(self.files_seen.map(|seen| seen.max(self.files_rest)));
             let network_due = at(self.network_seen.map(|seen| seen + NETWORK_LATER));
@@ -199,7 +198,10 @@ impl Engine {
                     self.resync().await;
                     self.install_due = true;
                 }
-                _ = sweep.tick() => self.sweep_flows(),
+                () = sleep_until(sweep_due) => {
+                    let calm = self.sweep_flows();
+                    sweep_due = Instant::now() + if calm { SWEEP.1 } else { SWEEP.0 };
+                }
             }
             self.attach_waiting().await;
             self.install_plugin();

@@ -268,15 +268,19 @@ impl Engine {
         }
     }
 
-    /// Lets idle connections go.
-    pub(super) fn sweep_flows(&mut self) {
-        let (Some(dataplane), Some(sweeper)) = (&self.dataplane, &mut self.sweeper) else { return };
+    /// Lets idle connections go. Whether there was so little to do that the next time is not near.
+    pub(super) fn sweep_flows(&mut self) -> bool {
+        let (Some(dataplane), Some(sweeper)) = (&self.dataplane, &mut self.sweeper) else { return false };
         match dataplane.clock().now().and_then(|now| sweeper.sweep(now)) {
             Ok(swept) => {
                 self.counts.expired += u64::try_from(swept.removed).unwrap_or(u64::MAX);
                 self.problems.set(Finder::Sweep, []);
+                swept.is_calm(sweeper.capacity())
             }
-            Err(error) => self.problems.set(Finder::Sweep, [bpf_problem("map jn_flows", &error)]),
+            Err(error) => {
+                self.problems.set(Finder::Sweep, [bpf_problem("map jn_flows", &error)]);
+                false
+            }
         }
     }
 }
