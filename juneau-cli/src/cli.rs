@@ -13,7 +13,31 @@ Examples:
   kubectl juneau describe subnet red-a -n red  a Subnet, with the interfaces of one Namespace
   kubectl juneau describe nic a1.eth0 -n red   an interface: where its address comes from, and where it is
   kubectl juneau describe pod a1 -n red        why a Pod's network is not up
+  kubectl juneau trace a1 blue/b2:8080 -n red   what would become of a packet, node by node
+  kubectl juneau support-bundle                everything that who helps asks for, in one file
   kubectl juneau version";
+
+const TRACE: &str = "\
+Agents are asked by kubectl exec; the ClusterRole juneau-support-role is enough, bound in their Namespace. Nothing is sent.
+
+Exit status: 0 when it would be delivered, 1 when not, 2 when it cannot be told.
+
+Examples:
+  kubectl juneau trace a1 10.0.2.10 -n red     an echo request of red/a1
+  kubectl juneau trace red/a1 red/b2:8080      a TCP connection
+  kubectl juneau trace red/a1 b2:53 --protocol udp --interface eth1
+  kubectl juneau trace red/a1 node-2           to a Node's InternalIP";
+
+const BUNDLE: &str = "\
+Objects of Juneau's kinds, Nodes, Namespaces and Pods without what runs in them, Events about these, the agents' tables,
+connections and counters, logs of agents and operator, versions. Secrets and environments are not asked for. What cannot
+be had is told in errors.txt.
+
+Exit status: 0 when everything was had, 1 when something is missing, 2 when nothing could be written.
+
+Examples:
+  kubectl juneau support-bundle
+  kubectl juneau support-bundle -o red.tar.gz --timeout 5m";
 
 const STATUS: &str = "\
 Exit status: 0 when nothing that could be read is off, 1 when anything is, 2 when it cannot be told.
@@ -95,6 +119,34 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "FORMAT", default_value = "text")]
         output: TextFormat,
     },
+    /// Tell what would become of a packet, as the agents of all nodes on its way see it.
+    #[command(after_help = TRACE)]
+    Trace {
+        /// The sending Pod: NAME or NAMESPACE/NAME.
+        pod: String,
+        /// Where to: an address, NAMESPACE/POD, a Pod of the sender's Namespace, or a Node; :PORT behind it.
+        #[arg(value_name = "DEST[:PORT]")]
+        destination: String,
+        /// Protocol. Without it: tcp with a port, icmp without.
+        #[arg(long, value_name = "PROTOCOL")]
+        protocol: Option<Protocol>,
+        /// The sender's interface.
+        #[arg(long, value_name = "NAME", default_value = "eth0")]
+        interface: String,
+        /// How it is written.
+        #[arg(short, long, value_name = "FORMAT", default_value = "tree")]
+        output: TreeFormat,
+    },
+    /// Write everything that who helps asks for into one file, without secrets.
+    #[command(after_help = BUNDLE)]
+    SupportBundle {
+        /// The file. Without it: juneau-support-DATE.tar.gz here.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// How long it may take; what is not had by then is left out.
+        #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
+        timeout: Duration,
+    },
     /// Show versions: of this program, the API server and Juneau's definitions there.
     Version {
         /// Do not ask the API server.
@@ -136,6 +188,24 @@ impl From<Kind> for TargetKind {
             Kind::RouteTable => Self::RouteTable,
             Kind::NetworkInterface => Self::NetworkInterface,
             Kind::Pod => Self::Pod,
+        }
+    }
+}
+
+/// Protocols that can be asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protocol {
+    Tcp,
+    Udp,
+    Icmp,
+}
+
+impl Protocol {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Icmp => "icmp",
         }
     }
 }

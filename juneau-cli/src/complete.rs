@@ -38,7 +38,8 @@ pub fn complete(words: &[String]) -> String {
     let mut directive = NO_FILES;
     if let Some(arg) = value_of {
         found = values(arg);
-        directive = if arg.get_id() == "kubeconfig" { FILES } else { NO_FILES };
+        let is_file = arg.get_value_parser().type_id() == std::any::TypeId::of::<std::path::PathBuf>();
+        directive = if is_file { FILES } else { NO_FILES };
     } else if last.starts_with('-') {
         let own = command.get_arguments().filter(|arg| !arg.is_positional());
         found = own.chain(global).filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")).collect();
@@ -86,6 +87,10 @@ mod tests {
     #[test]
     fn kubectl_is_told_commands_kinds_flags_and_their_values() {
         assert_eq!(ask(&["st"]), ["status", ":4"]);
+        assert_eq!(ask(&["describe", "po"]), ["pod", ":4"]);
+        assert_eq!(ask(&["su"]), ["support-bundle", ":4"]);
+        assert_eq!(ask(&["trace", "a1", "b1", "--protocol", ""]), ["icmp", "tcp", "udp", ":4"]);
+        assert_eq!(ask(&["support-bundle", "-o", ""]), [":0"]);
         assert_eq!(ask(&["describe", "s"]), ["subnet", ":4"]);
         assert_eq!(ask(&["-n", "red", "describe", "net"]), ["networkinterface", ":4"]);
         assert_eq!(ask(&["describe", "vpc", ""]), [":4"]);

@@ -84,6 +84,37 @@ pub enum CliError {
         /// Why.
         why: String,
     },
+    /// There is no `kubectl`, by which agents are asked.
+    #[error("there is no kubectl in the path, by which agents are asked: install it, or put it there")]
+    NoKubectl,
+    /// A node has no agent.
+    #[error(
+        "Node {node} has no agent's Pod in Namespace {namespace}: see kubectl juneau status, or name another --system-namespace"
+    )]
+    NoAgent {
+        /// The node.
+        node: String,
+        /// Where agents are looked for.
+        namespace: String,
+    },
+    /// The agents may not be asked.
+    #[error(
+        "you may not ask the agents ({why}); ask for the ClusterRole juneau-support-role: kubectl -n {namespace} create rolebinding NAME --clusterrole=juneau-support-role --user=YOU"
+    )]
+    MayNotExec {
+        /// Namespace of the agents.
+        namespace: String,
+        /// What the API server says.
+        why: String,
+    },
+    /// An agent does not answer as it should.
+    #[error("the agent of {node}: {why}")]
+    Agent {
+        /// Its node.
+        node: String,
+        /// What it says.
+        why: String,
+    },
     /// Any other refusal.
     #[error("the API server at {server}: {why}")]
     Api {

@@ -4,10 +4,12 @@
 //! these. Both are pure functions.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod bundle;
 pub mod cli;
 pub mod client;
 pub mod complete;
 pub mod error;
+pub mod exec;
 pub mod fetch;
 pub mod problems;
 pub mod render;

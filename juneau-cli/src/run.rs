@@ -1,18 +1,24 @@
 //! From the command line to what is printed.
 
+use crate::bundle;
 use crate::cli::{Cli, Command, Global, Shell, TextFormat, TreeFormat};
 use crate::client::{Access, Session};
 use crate::error::CliError;
+use crate::exec::Agents;
 use crate::fetch::{Wanted, fetch};
+use crate::problems::node_of;
 use crate::render::{self, Style};
-use crate::report::{self, Definition, TargetKind, Verdict, VersionReport};
-use crate::snapshot::What;
+use crate::report::{self, Definition, TargetKind, Trace, TraceWish, Verdict, VersionReport};
+use crate::snapshot::{Snapshot, What};
 use clap::CommandFactory as _;
+use juneau_api::view::ObjectName;
 use juneau_api::{kinds, names};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// What a command gives: text, and the exit status.
 struct Done {
@@ -29,8 +35,9 @@ impl Done {
 /// Runs a command; the exit status.
 #[must_use]
 pub fn main(cli: Cli) -> ExitCode {
-    // It cannot be told, which `status` has a number for.
-    let failed = if matches!(cli.command, Command::Status { .. }) { 2 } else { 1 };
+    // It cannot be told, which some have a number for.
+    let told = matches!(cli.command, Command::Status { .. } | Command::Trace { .. } | Command::SupportBundle { .. });
+    let failed = if told { 2 } else { 1 };
     let ended = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -58,6 +65,15 @@ async fn run(cli: Cli) -> Result<Done, CliError> {
     match cli.command {
         Command::Describe { kind, name, output } => describe(&cli.global, kind.into(), &name, output, style).await,
         Command::Status { output } => status(&cli.global, output, style).await,
+        Command::Trace { pod, destination, protocol, interface, output } => {
+            let protocol = protocol.map(|protocol| protocol.as_str().to_owned());
+            let wish = |namespace: &str| {
+                let (namespace, name) = pod.split_once('/').unwrap_or((namespace, &pod));
+                TraceWish { pod: ObjectName::new(namespace, name), interface, destination, protocol }
+            };
+            trace(&cli.global, wish, output, style).await
+        }
+        Command::SupportBundle { output, timeout } => support_bundle(&cli.global, output, timeout).await,
         Command::Version { client, output } => version(&cli.global, client, output).await,
         Command::Completion { shell } => Ok(Done::well(completion(shell))),
     }
@@ -128,7 +144,7 @@ fn kinds_of(kind: TargetKind) -> BTreeSet<What> {
         TargetKind::NetworkInterface => all.extend(What::OWN),
         TargetKind::Pod => {
             all.extend(What::OWN);
-            all.extend([What::Namespace, What::Pod]);
+            all.extend([What::Namespace, What::Pod, What::Agent]);
         }
     }
     all
@@ -153,6 +169,67 @@ async fn status(global: &Global, output: TextFormat, style: Style) -> Result<Don
     };
     let text = written(&report, output, |report| render::status(report, style))?;
     Ok(Done { text, code })
+}
+
+async fn trace(
+    global: &Global,
+    wish: impl FnOnce(&str) -> TraceWish,
+    output: TreeFormat,
+    style: Style,
+) -> Result<Done, CliError> {
+    let session = open(global).await?;
+    let wish = wish(global.namespace.as_deref().unwrap_or(&session.namespace));
+    let mut kinds = BTreeSet::from([What::Vpc, What::Subnet, What::NetworkInterface, What::NetworkEndpoint]);
+    kinds.extend([What::Node, What::Pod, What::Agent]);
+    let system_namespace = global.system_namespace.clone();
+    let wanted = Wanted { kinds, system_namespace, ..Wanted::default() };
+    let snapshot = fetch(&session, &wanted).await?;
+    let agents = Agents::new(global, agents_of(&snapshot));
+    let mut trace = Trace::begin(&snapshot, &wish)?;
+    while let Some(question) = trace.ask() {
+        let words: Vec<&str> = question.words.iter().map(String::as_str).collect();
+        let answer = agents.ask(&question.node, &words).await?;
+        let answer = serde_json::from_slice(&answer).map_err(|error| CliError::Agent {
+            node: question.node.clone(),
+            why: format!("its answer cannot be read: {error}; use the kubectl-juneau of the release that is installed"),
+        })?;
+        trace.answered(&question, &answer);
+    }
+    let report = trace.end();
+    let text = match output {
+        TreeFormat::Tree => render::trace(&report, style),
+        TreeFormat::Json => json(&report)?,
+        TreeFormat::Yaml => yaml(&report)?,
+    };
+    Ok(Done { text, code: u8::from(!report.delivered) })
+}
+
+/// The agents' Pods by their nodes.
+fn agents_of(snapshot: &Snapshot) -> BTreeMap<String, String> {
+    let pods = snapshot.agents.iter();
+    pods.filter_map(|(name, pod)| Some((node_of(pod)?.to_owned(), name.name.clone()))).collect()
+}
+
+async fn support_bundle(global: &Global, output: Option<PathBuf>, limit: Duration) -> Result<Done, CliError> {
+    let session = open(global).await?;
+    let mut progress = |what: &str| {
+        let _ = writeln!(std::io::stderr(), "{what} …");
+    };
+    let collector = bundle::Collector::new(&session, &global.system_namespace, &mut progress);
+    let limit = if limit.is_zero() { Duration::MAX } else { limit };
+    let archive = collector.collect(limit, |pods| Agents::new(global, pods)).await;
+    let missing = archive.errors().len();
+    let time = u64::try_from(session.now.as_second()).unwrap_or_default();
+    let bytes = archive.bytes(time).map_err(|error| CliError::Output { why: error.to_string() })?;
+    let path =
+        output.unwrap_or_else(|| format!("juneau-support-{}.tar.gz", session.now.strftime("%Y%m%d-%H%M%S")).into());
+    bundle::write(&path, &bytes)?;
+    let size = bytes.len().div_ceil(1024);
+    let mut text = format!("{}  {size} KiB\n", path.display());
+    if missing > 0 {
+        text.push_str(&format!("{missing} things are missing: see errors.txt in it\n"));
+    }
+    Ok(Done { text, code: u8::from(missing > 0) })
 }
 
 async fn version(global: &Global, only_client: bool, output: TextFormat) -> Result<Done, CliError> {

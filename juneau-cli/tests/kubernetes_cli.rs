@@ -314,6 +314,9 @@ async fn what_is_off_is_told_to_users_of_few_rights_until_it_is_repaired() {
         (&json!("NetworkInterface"), &json!("10.0.1.4/24"), &json!("red"))
     );
 
+    agents_are_asked_by_who_may(&cluster, &viewer, &admin);
+    a_bundle_has_no_secret_and_names_what_is_missing(&cluster, &viewer, &admin);
+
     // As a plugin.
     // kubectl takes no flags before a plugin's name.
     let mut kubectl = Command::new(cluster.control_plane.kubectl().get_program());
@@ -363,6 +366,110 @@ async fn what_is_off_is_told_to_users_of_few_rights_until_it_is_repaired() {
     let said = ask(&tenant, &["status"]);
     assert_eq!(said.code, 0, "{said:?}");
     operator.stop().await;
+}
+
+/// The program, with a kubectl in its path.
+fn ask_by_kubectl(cluster: &Cluster, kubeconfig: &Path, arguments: &[&str]) -> Said {
+    let kubectl = cluster.control_plane.kubectl();
+    let folder = Path::new(kubectl.get_program()).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-juneau"));
+    let output = command.arg("--kubeconfig").arg(kubeconfig).args(arguments).env("PATH", path).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code().unwrap(), out: text(output.stdout), error: text(output.stderr) }
+}
+
+/// No kubelet runs here: what is shown is who may, and what is said to who may not.
+fn agents_are_asked_by_who_may(cluster: &Cluster, viewer: &Path, admin: &Path) {
+    let trace = ["trace", "red/a1", "10.0.1.5", "-o", "json"];
+    let said = ask_by_kubectl(cluster, viewer, &trace);
+    assert!(
+        said.code == 2 && said.error.contains("Node node-a has no agent's Pod in Namespace juneau-system"),
+        "{said:?}"
+    );
+
+    let mut agent = pod("juneau-system", "juneau-agent-a", "none");
+    agent["metadata"]["labels"] = json!({"app.kubernetes.io/name": "juneau-agent"});
+    agent["spec"]["hostNetwork"] = true.into();
+    agent["spec"]["containers"][0]["name"] = "agent".into();
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "default", "namespace": "juneau-system"}});
+    cluster.put(&[account, agent]);
+    let said = ask_by_kubectl(cluster, viewer, &trace);
+    assert!(said.code == 2 && said.error.contains("--clusterrole=juneau-support-role"), "{said:?}");
+    assert_eq!(said.error.lines().count(), 1, "{said:?}");
+    // Who was given it comes as far as the Pod, which no kubelet runs; so does who may do everything.
+    let helper = cluster.user("helper", "juneau-support-role", Some("juneau-system"));
+    let view = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "helper-views"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "helper"}]});
+    cluster.put(&[view]);
+    for who in [&helper, &admin.to_owned()] {
+        let said = ask_by_kubectl(cluster, who, &trace);
+        assert!(said.code == 2 && said.error.starts_with("error: the agent of node-a: "), "{said:?}");
+        assert_eq!(said.error.lines().count(), 1, "{said:?}");
+    }
+}
+
+fn a_bundle_has_no_secret_and_names_what_is_missing(cluster: &Cluster, viewer: &Path, admin: &Path) {
+    const SECRET: &str = "hunter2-planted";
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "red"},
+        "stringData": {"password": SECRET}});
+    let mut planted = pod("red", "planted", "red-a");
+    planted["metadata"]["annotations"]["token"] = SECRET.into();
+    planted["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = SECRET.into();
+    planted["spec"]["containers"][0]["env"] = json!([{"name": "PASSWORD", "value": SECRET}]);
+    planted["spec"]["containers"][0]["args"] = json!([SECRET]);
+    cluster.put(&[secret, planted]);
+    let folder = tempfile::tempdir().unwrap();
+    let files = |who: &Path, name: &str| {
+        let path = folder.path().join(name);
+        let said = ask_by_kubectl(cluster, who, &["support-bundle", "-o", path.to_str().unwrap(), "--timeout", "60s"]);
+        // No agent answers here.
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.error.contains("objects …") && said.out.contains("see errors.txt in it"), "{said:?}");
+        let bytes = flate2::read::GzDecoder::new(std::fs::File::open(&path).unwrap());
+        let mut archive = tar::Archive::new(bytes);
+        let read = |entry: std::io::Result<tar::Entry<'_, _>>| {
+            let mut entry = entry.unwrap();
+            let mut text = String::new();
+            std::io::Read::read_to_string(&mut entry, &mut text).unwrap();
+            (entry.path().unwrap().display().to_string(), text)
+        };
+        archive.entries().unwrap().map(read).collect::<Vec<_>>()
+    };
+    let all = files(admin, "admin.tar.gz");
+    let names: Vec<&str> = all.iter().map(|(name, _)| name.strip_prefix("juneau-support/").unwrap()).collect();
+    assert!(names.is_sorted(), "{names:?}");
+    for kind in ["Vpc", "Subnet", "NetworkEndpoint", "AllocationLease", "Node", "Namespace", "Pod", "Event-about"] {
+        assert!(names.contains(&format!("objects/{kind}.json").as_str()), "{kind}: {names:?}");
+    }
+    for (name, text) in &all {
+        assert!(!text.contains(SECRET), "{name} has a secret");
+        assert!(!text.contains("managedFields") && !text.contains("BEGIN"), "{name}");
+    }
+    let text = |all: &[(String, String)], name: &str| {
+        let found = all.iter().find(|(found, _)| found.ends_with(name));
+        found.map(|(_, text)| text.clone()).unwrap_or_default()
+    };
+    // The positive control: the Pod is in it, with the annotation that is ours.
+    let pods: Vec<Value> = serde_json::from_str(&text(&all, "objects/Pod.json")).unwrap();
+    let found = pods.iter().find(|pod| pod["metadata"]["name"] == "planted").unwrap();
+    assert_eq!(found["metadata"]["annotations"], json!({"juneau.loutres.me/subnet": "red-a"}));
+    assert!(text(&all, "errors.txt").contains("agents/node-a/status.json: the agent of node-a: "), "{all:?}");
+    assert!(text(&all, "objects/Vpc.json").contains("allowedNamespaces"));
+
+    let few = files(viewer, "viewer.tar.gz");
+    let errors = text(&few, "errors.txt");
+    for missing in ["objects/Node.json: ", "agents/node-a/status.json: you may not ask the agents"] {
+        assert!(errors.contains(missing), "{errors}");
+    }
+    assert!(!text(&few, "objects/Vpc.json").is_empty());
+
+    for (namespace, pod) in [("juneau-system", "juneau-agent-a"), ("red", "planted")] {
+        cluster.run(&["delete", "pod", "-n", namespace, pod, "--force", "--grace-period=0"], "").unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,14 @@ fn plugin(arguments: &[&str]) -> (Option<i32>, String, String) {
 
 #[test]
 fn every_command_says_how_it_is_used() {
-    for arguments in [&["--help"][..], &["describe", "--help"], &["status", "--help"], &["completion", "--help"]] {
+    for arguments in [
+        &["--help"][..],
+        &["describe", "--help"],
+        &["status", "--help"],
+        &["completion", "--help"],
+        &["trace", "--help"],
+        &["support-bundle", "--help"],
+    ] {
         let (code, help, _) = plugin(arguments);
         assert_eq!(code, Some(0));
         assert!(help.contains("kubectl juneau") && help.contains("Examples:\n  "), "{help}");
@@ -44,7 +51,12 @@ fn shells_get_scripts_and_kubectl_gets_candidates() {
 
 #[test]
 fn without_a_cluster_it_says_so() {
-    for (arguments, expected) in [(&["status"][..], 2), (&["describe", "vpc", "red"], 1)] {
+    for (arguments, expected) in [
+        (&["status"][..], 2),
+        (&["describe", "vpc", "red"], 1),
+        (&["trace", "a1", "10.0.0.1"], 2),
+        (&["support-bundle"], 2),
+    ] {
         let (code, out, error) = plugin(arguments);
         assert_eq!((code, out.as_str()), (Some(expected), ""), "{error}");
         assert!(error.starts_with("error: no API server is known: ") && error.contains("--kubeconfig"), "{error}");

@@ -6,8 +6,9 @@ mod support;
 use juneau_api::view::ObjectName;
 use juneau_cli::error::CliError;
 use juneau_cli::render::{self, Style};
-use juneau_cli::report::{self, TargetKind, Verdict};
+use juneau_cli::report::{self, TargetKind, Trace, TraceWish, Verdict};
 use juneau_cli::snapshot::{Hidden, ObjectRef, Probe, Snapshot, What};
+use juneau_cni::protocol::Explanation;
 use juneau_operator::view::Kind;
 use serde_json::{Value, json};
 use support::{World, compare};
@@ -84,7 +85,111 @@ fn a_cluster_that_is_well() {
     compare("subnet-well.txt", &describe(&snapshot, TargetKind::Subnet, "red-a"));
     compare("routetable-well.txt", &describe(&snapshot, TargetKind::RouteTable, "red"));
     compare("interface-well.txt", &describe(&snapshot, TargetKind::NetworkInterface, "red/a1.eth0"));
+    let mut snapshot = snapshot;
+    let agent = json!({"metadata": {"name": "juneau-agent-x7"}, "spec": {"nodeName": "node-1", "containers": []},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    let name = ObjectName::new("juneau-system", "juneau-agent-x7");
+    snapshot.agents.insert(name, serde_json::from_value(agent).unwrap());
     compare("pod-well.txt", &describe(&snapshot, TargetKind::Pod, "red/a1"));
+}
+
+/// What an agent says of a packet.
+fn explanation(action: &str, reason: &str, text: &str, more: &Value) -> Explanation {
+    let mut said = json!({"action": action, "reason": reason, "text": text, "answered": false, "ifindex": null,
+        "vtep": null, "vni": null, "steps": []});
+    for (name, value) in more.as_object().unwrap() {
+        said[name] = value.clone();
+    }
+    serde_json::from_value(said).unwrap()
+}
+
+fn wish(destination: &str) -> TraceWish {
+    TraceWish {
+        pod: ObjectName::new("red", "a1"),
+        interface: "eth0".into(),
+        destination: destination.into(),
+        protocol: None,
+    }
+}
+
+#[test]
+fn a_packet_is_followed_from_node_to_node() {
+    let snapshot = tenants().snapshot();
+    let endpoint = &snapshot.endpoints[&ObjectName::new("red", "b2.eth0")];
+    let address = endpoint.spec.address.clone().unwrap();
+    let address = address.split('/').next().unwrap();
+    for destination in ["red/b2:8080", "b2:8080", &format!("{address}:8080")] {
+        let mut trace = Trace::begin(&snapshot, &wish(destination)).unwrap();
+        let first = trace.ask().unwrap();
+        assert_eq!(first.node, "node-1");
+        let words = format!("explain red/a1 --interface=eth0 --to={address} --protocol=tcp --port=8080 --output=json");
+        assert_eq!(first.words.join(" "), words);
+        let steps = json!([{"stage": "route", "text": "to it: connected, VNI 5", "code": 1, "values": [20, 1, 5, 0]}]);
+        let encap = json!({"vtep": "192.0.2.2", "vni": 5, "steps": steps});
+        trace.answered(&first, &explanation("encap", "ok", "delivered", &encap));
+        let second = trace.ask().unwrap();
+        assert_eq!((second.node.as_str(), second.words[1].as_str()), ("node-2", "red/b2"));
+        assert_eq!(second.words[7..], ["--from-node=192.0.2.1", "--vni=5", "--from=10.0.1.10"]);
+        let device = endpoint.spec.attachment.as_ref().unwrap().ifindex;
+        trace.answered(&second, &explanation("peer", "ok", "delivered", &json!({"ifindex": device})));
+        assert_eq!(trace.ask(), None);
+        let report = trace.end();
+        assert!(report.delivered);
+        compare("trace-two-nodes.txt", &render::trace(&report, Style::default()));
+    }
+}
+
+#[test]
+fn where_a_packet_ends_is_told_with_what_helps() {
+    let snapshot = tenants().snapshot();
+    // Dropped on the other node.
+    let mut trace = Trace::begin(&snapshot, &wish("b2")).unwrap();
+    let first = trace.ask().unwrap();
+    assert!(first.words.contains(&"--protocol=icmp".to_owned()), "{first:?}");
+    trace.answered(&first, &explanation("encap", "ok", "delivered", &json!({"vtep": "192.0.2.2", "vni": 5})));
+    let second = trace.ask().unwrap();
+    trace.answered(&second, &explanation("drop", "overlay-destination", "no endpoint here has it", &json!({})));
+    assert_eq!(trace.ask(), None);
+    let report = trace.end();
+    assert!(!report.delivered);
+    compare("trace-dropped.txt", &render::trace(&report, Style::default()));
+
+    // Of another Vpc, and an address that nobody has.
+    let mut trace = Trace::begin(&snapshot, &wish("blue/a1")).unwrap();
+    assert!(trace.ask().unwrap().words.contains(&"--to=10.0.1.10".to_owned()));
+    assert!(trace.end().notes[0].contains("VPCs do not reach each other"));
+    let mut trace = Trace::begin(&snapshot, &wish("172.16.0.1")).unwrap();
+    let question = trace.ask().unwrap();
+    trace.answered(&question, &explanation("answer", "no-route", "no route", &json!({"answered": true})));
+    let report = trace.end();
+    assert!(!report.delivered && report.hops[0].remedy.as_ref().unwrap().contains("RouteTable"), "{report:?}");
+    assert_eq!(report.notes, ["no Pod of Vpc/red has 172.16.0.1"]);
+    // A Node.
+    let mut trace = Trace::begin(&snapshot, &wish("node-2:22")).unwrap();
+    assert!(trace.ask().unwrap().words.contains(&"--to=192.0.2.2".to_owned()));
+    // An agent that hands a packet to where nobody is known.
+    let mut trace = Trace::begin(&snapshot, &wish("172.16.0.1")).unwrap();
+    let question = trace.ask().unwrap();
+    trace.answered(&question, &explanation("encap", "ok", "delivered", &json!({"vtep": "192.0.2.9", "vni": 5})));
+    assert_eq!(trace.ask(), None);
+    assert!(!trace.end().delivered);
+
+    for (wish, says) in [
+        (wish("red/b3"), "Pod/red/b3 does not exist; did you mean one of"),
+        (wish("red/b2:0"), "\"0\" is no port"),
+        (
+            TraceWish { interface: "eth7".into(), ..wish("red/b2") },
+            "interface eth7 of Pod/red/a1 does not exist; did you mean eth0?",
+        ),
+        (TraceWish { protocol: Some("udp".into()), ..wish("red/b2") }, "udp goes to a port: write red/b2:PORT"),
+        (
+            TraceWish { pod: ObjectName::new("red", "a11"), ..wish("red/b2") },
+            "Pod/red/a11 does not exist; did you mean",
+        ),
+    ] {
+        let error = Trace::begin(&snapshot, &wish).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
 }
 
 #[test]

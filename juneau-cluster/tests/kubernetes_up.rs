@@ -24,7 +24,7 @@ impl Programs {
         // Without what only a debugger reads.
         let stripped = this.file("juneau-cluster");
         succeeds(Command::new("strip").arg("-o").arg(&stripped).arg(env!("CARGO_BIN_EXE_juneau-cluster")));
-        for name in ["juneau-agent", "juneau-operator", "juneau-responder"] {
+        for name in ["juneau-agent", "juneau-operator", "juneau-responder", "kubectl-juneau"] {
             std::fs::hard_link(&stripped, this.file(name)).unwrap();
         }
         this
@@ -87,6 +87,8 @@ fn it_comes_up_with_a_green_table_and_down_leaves_the_machine_as_it_was() {
     assert!(addresses.contains("10.0.1.10") && addresses.contains("node-2"), "{addresses}");
     succeeds(&mut cluster(&["exec", "node-2", "--", "ls", "/opt/cni/bin/juneau"]));
 
+    help_is_at_hand(&programs, &State::of_running(&Paths::new(&dir)).unwrap().kubeconfig);
+
     // Whatever ends the keeper ends all of it, and what is left goes.
     let state = State::of_running(&Paths::new(&dir)).unwrap();
     state.keeper.signal(Signal::SIGKILL).unwrap();
@@ -96,4 +98,57 @@ fn it_comes_up_with_a_green_table_and_down_leaves_the_machine_as_it_was() {
     let more: Vec<&String> = after.difference(&before).collect();
     let less: Vec<&String> = before.difference(&after).collect();
     assert!(more.is_empty() && less.is_empty(), "the machine is another than before: {more:#?} {less:#?}");
+}
+
+/// `kubectl juneau trace` and `support-bundle`, by the agents' own words.
+fn help_is_at_hand(programs: &Programs, kubeconfig: &Path) {
+    let begun = std::time::Instant::now();
+    let kubectl = juneau_controlplane::Programs::find_or_build(&mut |_| {}).unwrap();
+    let kubectl = kubectl.path(juneau_controlplane::Program::Kubectl);
+    let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let ask = |arguments: &[&str]| {
+        let mut command = Command::new(programs.file("kubectl-juneau"));
+        command.env("PATH", &path).arg("--kubeconfig").arg(kubeconfig).args(arguments).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    // Over the overlay, and on one node.
+    let (code, out, error) = ask(&["trace", "red/a1", "red/b2:8080"]);
+    assert_eq!(code, Some(0), "{out}{error}");
+    for part in
+        ["node-1, from the Pod: goes to node-2 (", "node-2, from the overlay: goes to NetworkEndpoint/red/b2.eth0"]
+    {
+        assert!(out.contains(part), "{out}");
+    }
+    let (code, out, error) = ask(&["trace", "blue/a1", "b1", "-n", "blue", "-o", "json"]);
+    assert_eq!(code, Some(0), "{out}{error}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((report["hops"].as_array().unwrap().len(), &report["delivered"]), (1, &true.into()), "{out}");
+    let (code, out, _) = ask(&["trace", "red/a1", "10.0.2.99"]);
+    assert!(
+        code == Some(1) && out.contains("✗ no-endpoint") && out.contains("no Pod of Vpc/red has 10.0.2.99"),
+        "{out}"
+    );
+
+    let (code, out, error) = ask(&["describe", "pod", "a1", "-n", "red"]);
+    assert!(
+        code == Some(0) && out.contains("its network is up") && out.contains("agent of node-1  juneau-agent-"),
+        "{out}{error}"
+    );
+
+    let file = programs.file("support.tar.gz");
+    let (code, out, error) = ask(&["support-bundle", "-o", file.to_str().unwrap()]);
+    let list = succeeds(Command::new("tar").arg("-tzf").arg(&file));
+    let errors = || succeeds(Command::new("tar").arg("-xzOf").arg(&file).arg("juneau-support/errors.txt"));
+    assert!(code == Some(0), "{out}{error}{list}{}", errors());
+    for name in
+        ["agents/node-1/status.json", "agents/node-2/flows.json", "objects/NetworkEndpoint.json", "versions.json"]
+    {
+        assert!(list.contains(&format!("juneau-support/{name}\n")), "{list}");
+    }
+    for log in ["logs/juneau-agent-", "logs/juneau-operator-"] {
+        assert!(list.contains(log), "{list}");
+    }
+    println!("trace and support-bundle took {:.1} s", begun.elapsed().as_secs_f32());
 }

@@ -260,6 +260,10 @@ fn pod(report: &PodReport) -> Tree {
     if let Some(why) = &report.without_interfaces {
         tree.push(Tree::plain(why));
     }
+    if let (Some(agent), Some(node)) = (&report.agent, &report.node) {
+        let (tone, word) = if agent.ready { (Tone::Plain, "ready") } else { (Tone::Warning, "not ready") };
+        tree.push(Tree::new(tone, format!("agent of {node}  {}  {word}", agent.pod)));
+    }
     for problem in &report.problems {
         tree.push(Tree::problem(problem));
     }

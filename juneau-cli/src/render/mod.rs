@@ -2,10 +2,12 @@
 
 mod describe;
 mod status;
+mod trace;
 mod tree;
 
 pub use describe::description;
 pub use status::status;
+pub use trace::trace;
 
 use crate::report::{EventPart, VersionReport};
 use tree::{Tone, Tree};

@@ -7,6 +7,7 @@ mod interface;
 mod parts;
 mod pod;
 mod status;
+mod trace;
 mod version;
 
 pub use address::Addresses;
@@ -14,8 +15,9 @@ pub use describe::{Description, Target, TargetKind, describe, target};
 pub use event::EventPart;
 pub use interface::{AttachmentPart, ClaimPart, EndpointPart, InterfacePart, InterfaceReport, LeasePart};
 pub use parts::{Entry, RoutePart, RouteState, State, SubnetPart, SubnetReport, TablePart, TableReport, VpcReport};
-pub use pod::{PodReport, Wish};
+pub use pod::{AgentPart, PodReport, Wish};
 pub use status::{KindCount, NodeStatus, OperatorStatus, PoolStatus, StatusReport, Verdict, WebhookStatus, status};
+pub use trace::{End, Hop, Question, Trace, TraceReport, TraceWish};
 pub use version::{Definition, VersionReport};
 
 use crate::problems::{self, Problem};

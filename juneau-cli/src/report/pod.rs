@@ -1,7 +1,7 @@
 //! A Pod: what it asks for, what it has, and why it is not up.
 
 use super::{EventPart, Index, InterfacePart, event};
-use crate::problems::Problem;
+use crate::problems::{Problem, is_ready, node_of};
 use crate::snapshot::ObjectRef;
 use juneau_api::annotations::{self, InterfaceRequest};
 use juneau_api::names;
@@ -27,6 +27,9 @@ pub struct PodReport {
     /// Its address, as its node tells it.
     #[serde(rename = "podIP", skip_serializing_if = "Option::is_none")]
     pub pod_ip: Option<String>,
+    /// The agent of its node. Absent: there is none to be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentPart>,
     /// Why it has no interfaces of Juneau's. Absent: it has some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_interfaces: Option<String>,
@@ -40,6 +43,16 @@ pub struct PodReport {
     /// What could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_shown: Vec<String>,
+}
+
+/// The agent of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentPart {
+    /// Its Pod, in the system's Namespace.
+    pub pod: String,
+    /// It can attach Pods.
+    pub ready: bool,
 }
 
 /// An interface that a Pod asks for.
@@ -80,7 +93,10 @@ impl Index<'_> {
             about.insert(ObjectRef::named("NetworkInterface", &nic));
             about.insert(ObjectRef::named("NetworkEndpoint", &nic));
         }
+        let agents = self.snapshot.agents.iter();
+        let agent = node.as_deref().and_then(|node| agents.clone().find(|(_, agent)| node_of(agent) == Some(node)));
         PodReport {
+            agent: agent.map(|(name, pod)| AgentPart { pod: name.name.clone(), ready: is_ready(pod) }),
             namespace: name.namespace.clone(),
             name: name.name.clone(),
             phase: status.and_then(|status| status.phase.clone()),
