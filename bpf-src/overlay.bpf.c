@@ -182,7 +182,7 @@ int jn_overlay_other(struct __sk_buff *skb)
 	}
 	context->verdict.slow = 1;
 	__builtin_memset(flow, 0, JN_FLOW_HOT);
-	flow->kind = JN_EGRESS_PEER;
+	flow->kind = jn_here(context->receiver.flags);
 	flow->ifindex = ifindex;
 	flow->vpc_index = context->segment.vpc_index;
 	return jn_emit_overlay(skb, context, hook, flow, packet);

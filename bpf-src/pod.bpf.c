@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Hook POD: a Pod's host veth, ingress. Everything a Pod sends. */
+/*
+ * Hook POD: a Pod's host veth, ingress: everything a Pod sends. Hook NODE PORT: the node's end of its own veth pair,
+ * ingress: everything the node sends to Pods. The programs behind a miss serve both.
+ */
 #include "lib/answer.h"
 #include "lib/icmp.h"
 #include "lib/arp.h"
@@ -7,8 +10,14 @@
 /* What of a packet is readable when parsing begins: Ethernet, IPv4, TCP without options. */
 enum { JN_PARSED = sizeof(struct jn_ethernet) + sizeof(struct jn_ipv4) + sizeof(struct jn_tcp) };
 
+/* The hook whose packet a tail program has. Two constants would double what the verifier has to walk. */
+static __always_inline __u32 jn_pod_hook(const struct jn_context *context)
+{
+	return context->verdict.hook;
+}
+
 /* Rules 2 to 10 but the flow. */
-static __always_inline int jn_pod_parse(struct __sk_buff *skb, struct jn_context *context,
+static __always_inline int jn_pod_parse(struct __sk_buff *skb, struct jn_context *context, __u32 hook,
 					const struct jn_interface *interface, struct jn_packet *packet,
 					struct jn_ethernet **ethernet, struct jn_ipv4 **ip)
 {
@@ -40,10 +49,15 @@ static __always_inline int jn_pod_parse(struct __sk_buff *skb, struct jn_context
 	if (reason)
 		return reason;
 	if (JN_UNLIKELY((*ip)->source != interface->address)) {
-		if (!(interface->flags & JN_EP_ROUTER) || jn_forbidden((*ip)->source))
-			return JN_SOURCE_ADDRESS;
-		packet->flags |= JN_PACKET_TRANSIT;
-		scope = (skb->ifindex & JN_SCOPE_MASK) | JN_SCOPE_TRANSIT;
+		if (hook == JN_HOOK_NODE_PORT) {
+			if (!jn_node_address(context, interface->vpc, (*ip)->source))
+				return JN_NODE_SOURCE;
+		} else {
+			if (!(interface->flags & JN_EP_ROUTER) || jn_forbidden((*ip)->source))
+				return JN_SOURCE_ADDRESS;
+			packet->flags |= JN_PACKET_TRANSIT;
+			scope = (skb->ifindex & JN_SCOPE_MASK) | JN_SCOPE_TRANSIT;
+		}
 	}
 	if (jn_forbidden((*ip)->destination))
 		return JN_DESTINATION;
@@ -75,8 +89,8 @@ static __always_inline int jn_pod_fits(const struct jn_flow *flow, const struct 
 	return packet->size <= flow->mtu || (!(packet->flags & JN_PACKET_DF) && flow->kind == JN_EGRESS_ENCAP);
 }
 
-SEC("tc")
-int jn_pod(struct __sk_buff *skb)
+/* A hit leaves from here. `hook` is a constant. */
+static __always_inline int jn_pod_receive(struct __sk_buff *skb, __u32 hook)
 {
 	struct jn_context *context = jn_context();
 	const struct jn_interface *interface;
@@ -88,7 +102,7 @@ int jn_pod(struct __sk_buff *skb)
 	int reason;
 
 	if (!context)
-		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+		return jn_broken(hook, TC_ACT_SHOT);
 	context->found = JN_FOUND_UNREAD;
 	packet.key.word[0] = 0;
 	packet.key.word[1] = 0;
@@ -98,10 +112,10 @@ int jn_pod(struct __sk_buff *skb)
 		context->steps = 0;
 	interface = jn_interface(skb->ifindex);
 	reason = JN_NO_INTERFACE;
-	if (!interface)
+	if (!interface || (hook == JN_HOOK_NODE_PORT && !(interface->flags & JN_EP_NODE)))
 		goto drop;
 	context->vpc = interface->vpc;
-	reason = jn_pod_parse(skb, context, interface, &packet, &ethernet, &ip);
+	reason = jn_pod_parse(skb, context, hook, interface, &packet, &ethernet, &ip);
 	if (reason >= JN_NEXT)
 		goto next;
 	if (reason)
@@ -121,9 +135,10 @@ int jn_pod(struct __sk_buff *skb)
 		goto next;
 	jn_step(context, JN_STAGE_FLOW, JN_FOUND_CURRENT, flow->flags, flow->stamp, flow->epoch, flow->vpc_index);
 	jn_flow_touch(entry, flow, &packet);
-	return jn_emit_pod(skb, context, flow, &packet, ethernet, ip);
+	return jn_emit_pod(skb, context, hook, flow, &packet, ethernet, ip);
 
 next:
+	context->verdict.hook = hook;
 	context->packet = packet;
 	if (reason != JN_NEXT + JN_TAIL_POD_ARP)
 		context->packet.id = ip->id;
@@ -131,7 +146,19 @@ next:
 	reason = JN_MISSED_TAIL_CALL;
 drop:
 	context->packet.key = packet.key;
-	return jn_drop(skb, context, JN_HOOK_POD, reason);
+	return jn_drop(skb, context, hook, reason);
+}
+
+SEC("tc")
+int jn_pod(struct __sk_buff *skb)
+{
+	return jn_pod_receive(skb, JN_HOOK_POD);
+}
+
+SEC("tc")
+int jn_node(struct __sk_buff *skb)
+{
+	return jn_pod_receive(skb, JN_HOOK_NODE_PORT);
 }
 
 /*
@@ -157,7 +184,7 @@ static __always_inline void jn_pod_reverse(struct __sk_buff *skb, struct jn_cont
 		jn_reverse_key(context, interface->vni | JN_SCOPE_OVERLAY);
 		reverse->vtep = flow->vtep;
 	}
-	reverse->kind = JN_EGRESS_PEER;
+	reverse->kind = jn_here(interface->flags);
 	reverse->ifindex = skb->ifindex;
 	reverse->vni = interface->vni;
 	reverse->mtu = interface->mtu;
@@ -227,7 +254,7 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 
 	if (flow->ttl_decrement && packet->ttl <= flow->ttl_decrement)
 		return JN_TTL_EXCEEDED;
-	if (packet->size > flow->mtu && (packet->flags & JN_PACKET_DF || flow->kind == JN_EGRESS_PEER)) {
+	if (packet->size > flow->mtu && (packet->flags & JN_PACKET_DF || flow->kind != JN_EGRESS_ENCAP)) {
 		context->mtu = flow->mtu;
 		return JN_FRAGMENTATION_NEEDED;
 	}
@@ -235,9 +262,9 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 	if (flow->kind == JN_EGRESS_ENCAP)
 		flow->outer_port = jn_outer_port(&packet->key);
 	if (transit || (jn_found_kept(context) && context->old.flags & (JN_FLOW_REPLY | JN_FLOW_SINGLE)))
-		return jn_commit(skb, JN_HOOK_POD, 0);
+		return jn_commit(skb, jn_pod_hook(context), 0);
 	jn_pod_reverse(skb, context, interface, &other, connected);
-	return jn_commit(skb, JN_HOOK_POD, 1);
+	return jn_commit(skb, jn_pod_hook(context), 1);
 }
 
 /* A miss, a fragment, a moved epoch: the flow's record as a whole. */
@@ -250,10 +277,12 @@ int jn_pod_decide(struct __sk_buff *skb)
 	struct jn_packet *packet;
 	struct jn_flow *entry;
 	void *data, *end;
+	__u32 hook;
 	int reason;
 
 	if (!context)
 		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	hook = jn_pod_hook(context);
 	packet = &context->packet;
 	interface = jn_interface(skb->ifindex);
 	reason = JN_NO_INTERFACE;
@@ -290,9 +319,9 @@ int jn_pod_decide(struct __sk_buff *skb)
 	reason = JN_MALFORMED;
 	if (data + sizeof(*ethernet) + sizeof(struct jn_ipv4) > end)
 		goto drop;
-	return jn_emit_pod(skb, context, &context->flow, packet, ethernet, (void *)(ethernet + 1));
+	return jn_emit_pod(skb, context, hook, &context->flow, packet, ethernet, (void *)(ethernet + 1));
 drop:
-	return jn_drop(skb, context, JN_HOOK_POD, reason);
+	return jn_drop(skb, context, hook, reason);
 }
 
 /* A later fragment: the first one's ports. */
@@ -300,16 +329,18 @@ SEC("tc")
 int jn_pod_fragment(struct __sk_buff *skb)
 {
 	struct jn_context *context = jn_context();
+	__u32 hook;
 	int reason;
 
 	if (!context)
 		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	hook = jn_pod_hook(context);
 	reason = jn_fragment_recall(&context->packet);
 	if (!reason) {
 		bpf_tail_call(skb, &jn_tails, JN_TAIL_POD_DECIDE);
 		reason = JN_MISSED_TAIL_CALL;
 	}
-	return jn_drop(skb, context, JN_HOOK_POD, reason);
+	return jn_drop(skb, context, hook, reason);
 }
 
 /* An ICMP error about a flow that its sender has. */
@@ -326,10 +357,12 @@ int jn_pod_icmp(struct __sk_buff *skb)
 	struct jn_flow *flow;
 	void *data, *end;
 	int connected = 0;
+	__u32 hook;
 	int reason;
 
 	if (!context)
 		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	hook = jn_pod_hook(context);
 	packet = &context->packet;
 	flow = &context->flow;
 	interface = jn_interface(skb->ifindex);
@@ -373,9 +406,9 @@ int jn_pod_icmp(struct __sk_buff *skb)
 		goto drop;
 	if (flow->kind == JN_EGRESS_ENCAP)
 		flow->outer_port = jn_outer_port(&packet->key);
-	return jn_emit_pod(skb, context, flow, packet, ethernet, (void *)(ethernet + 1));
+	return jn_emit_pod(skb, context, hook, flow, packet, ethernet, (void *)(ethernet + 1));
 drop:
-	return jn_drop(skb, context, JN_HOOK_POD, reason);
+	return jn_drop(skb, context, hook, reason);
 }
 
 SEC("tc")
@@ -383,19 +416,21 @@ int jn_pod_arp(struct __sk_buff *skb)
 {
 	struct jn_context *context = jn_context();
 	const struct jn_interface *interface;
+	__u32 hook;
 	int reason;
 
 	if (!context)
 		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	hook = jn_pod_hook(context);
 	interface = jn_interface(skb->ifindex);
 	if (!interface)
-		return jn_drop(skb, context, JN_HOOK_POD, JN_NO_INTERFACE);
-	reason = jn_arp(skb, context, interface);
+		return jn_drop(skb, context, hook, JN_NO_INTERFACE);
+	reason = jn_arp(skb, context, hook, interface);
 	if (reason)
-		return jn_drop(skb, context, JN_HOOK_POD, reason);
-	jn_verdict(context, JN_HOOK_POD, JN_ACT_ANSWER, JN_ARP_ANSWERED, 1, skb->ifindex, 0, 0);
-	jn_count(JN_HOOK_POD, JN_ARP_ANSWERED, 1);
-	return jn_into_pod(skb, skb->ifindex);
+		return jn_drop(skb, context, hook, reason);
+	jn_verdict(context, hook, JN_ACT_ANSWER, JN_ARP_ANSWERED, 1, skb->ifindex, 0, 0);
+	jn_count(hook, JN_ARP_ANSWERED, 1);
+	return jn_back(skb, hook);
 }
 
 /* The reason lies in the verdict; an ICMP error or a reset leaves in the packet's stead if one may. */
@@ -404,22 +439,23 @@ int jn_pod_reject(struct __sk_buff *skb)
 {
 	struct jn_context *context = jn_context();
 	const struct jn_interface *interface;
-	__u32 reason;
+	__u32 reason, hook;
 
 	if (!context)
 		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	hook = jn_pod_hook(context);
 	reason = context->verdict.reason;
 	interface = jn_interface(skb->ifindex);
 	if (!interface || !jn_answer_allowed(skb, context, interface))
-		return jn_drop(skb, context, JN_HOOK_POD, reason);
+		return jn_drop(skb, context, hook, reason);
 	if (jn_reset_answerable(reason)) {
 		if (!jn_reset_answer(skb, context, interface))
-			return jn_drop(skb, context, JN_HOOK_POD, reason);
+			return jn_drop(skb, context, hook, reason);
 	} else if (!jn_icmp_answer(skb, context, interface, reason)) {
-		return jn_drop(skb, context, JN_HOOK_POD, reason);
+		return jn_drop(skb, context, hook, reason);
 	}
-	jn_verdict(context, JN_HOOK_POD, JN_ACT_ANSWER, reason, 1, skb->ifindex, 0, 0);
-	jn_count(JN_HOOK_POD, reason, 1);
-	jn_event(skb, JN_EVENT_DROP, JN_HOOK_POD, reason, context->vpc, &context->packet.key.key);
-	return jn_into_pod(skb, skb->ifindex);
+	jn_verdict(context, hook, JN_ACT_ANSWER, reason, 1, skb->ifindex, 0, 0);
+	jn_count(hook, reason, 1);
+	jn_event(skb, JN_EVENT_DROP, hook, reason, context->vpc, &context->packet.key.key);
+	return jn_back(skb, hook);
 }

@@ -27,8 +27,17 @@ static __always_inline int jn_arp_find(struct jn_context *context, const struct 
 	return 1;
 }
 
+/* Whether the asker may ask in the name of `sender`. A node does in that of whatever address it sends from. */
+static __always_inline int jn_arp_sender(struct jn_context *context, __u32 hook, const struct jn_interface *interface,
+					 __be32 sender)
+{
+	if (!sender || sender == interface->address)
+		return 1;
+	return hook == JN_HOOK_NODE_PORT && jn_node_address(context, interface->vpc, sender);
+}
+
 /* Turns a request into its answer. JN_OK, or why there is none. */
-static __always_inline int jn_arp(struct __sk_buff *skb, struct jn_context *context,
+static __always_inline int jn_arp(struct __sk_buff *skb, struct jn_context *context, __u32 hook,
 				  const struct jn_interface *interface)
 {
 	enum { LENGTH = sizeof(struct jn_ethernet) + sizeof(struct jn_arp) };
@@ -46,7 +55,7 @@ static __always_inline int jn_arp(struct __sk_buff *skb, struct jn_context *cont
 	if (arp->hardware != bpf_htons(ARP_HARDWARE_ETHERNET) || arp->protocol != bpf_htons(ETH_P_IP) ||
 	    arp->hardware_length != 6 || arp->protocol_length != 4)
 		return JN_MALFORMED;
-	if (!jn_mac_equal(arp->sender_mac, interface->mac) || (arp->sender && arp->sender != interface->address))
+	if (!jn_mac_equal(arp->sender_mac, interface->mac) || !jn_arp_sender(context, hook, interface, arp->sender))
 		return JN_ARP_SENDER;
 	asked = arp->target;
 	if (arp->operation != bpf_htons(ARP_REQUEST) || asked == interface->address)

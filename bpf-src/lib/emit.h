@@ -39,7 +39,28 @@ static __always_inline int jn_into_pod(struct __sk_buff *skb, __u32 ifindex)
 	return bpf_redirect_peer(ifindex, 0);
 }
 
-static __always_inline int jn_emit_device(struct __sk_buff *skb, struct jn_context *context,
+/* To where a record of this node leads: a Pod, or the node's stack behind the other end of its node port. */
+static __always_inline int jn_into(struct __sk_buff *skb, const struct jn_flow *flow)
+{
+	if (JN_UNLIKELY(flow->kind == JN_EGRESS_NODE))
+		return bpf_redirect(flow->ifindex, 0);
+	return jn_into_pod(skb, flow->ifindex);
+}
+
+static __always_inline __u32 jn_into_action(const struct jn_flow *flow)
+{
+	return flow->kind == JN_EGRESS_NODE ? JN_ACT_NODE : JN_ACT_PEER;
+}
+
+/* An answer, back to who sent through `skb->ifindex`: a Pod, or the node. */
+static __always_inline int jn_back(struct __sk_buff *skb, __u32 hook)
+{
+	if (hook == JN_HOOK_NODE_PORT)
+		return bpf_redirect(skb->ifindex, 0);
+	return jn_into_pod(skb, skb->ifindex);
+}
+
+static __always_inline int jn_emit_device(struct __sk_buff *skb, struct jn_context *context, __u32 hook,
 					  const struct jn_flow *flow, const struct jn_packet *packet, __u32 cause)
 {
 	struct bpf_tunnel_key key = {
@@ -53,14 +74,14 @@ static __always_inline int jn_emit_device(struct __sk_buff *skb, struct jn_conte
 	if (packet->flags & JN_PACKET_DF)
 		flags |= BPF_F_DONT_FRAGMENT;
 	if (bpf_skb_set_tunnel_key(skb, &key, sizeof(key), flags))
-		return jn_drop(skb, context, JN_HOOK_POD, JN_ENCAPSULATION);
-	jn_verdict(context, JN_HOOK_POD, JN_ACT_DEVICE, JN_OK, 0, 0, flow->vtep, flow->vni);
+		return jn_drop(skb, context, hook, JN_ENCAPSULATION);
+	jn_verdict(context, hook, JN_ACT_DEVICE, JN_OK, 0, 0, flow->vtep, flow->vni);
 	jn_count_device(cause);
 	jn_count_traffic(flow->vpc_index, JN_FROM_POD, packet->frame);
 	return bpf_redirect(jn_config.vxlan_ifindex, 0);
 }
 
-static __always_inline int jn_emit_encap(struct __sk_buff *skb, struct jn_context *context,
+static __always_inline int jn_emit_encap(struct __sk_buff *skb, struct jn_context *context, __u32 hook,
 					 const struct jn_flow *flow, const struct jn_packet *packet)
 {
 	__u64 flags = BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 | BPF_F_ADJ_ROOM_ENCAP_L4_UDP | BPF_F_ADJ_ROOM_ENCAP_L2_ETH |
@@ -75,11 +96,11 @@ static __always_inline int jn_emit_encap(struct __sk_buff *skb, struct jn_contex
 	void *end;
 
 	if (JN_UNLIKELY(!(packet->flags & JN_PACKET_DF) && packet->size > flow->mtu))
-		return jn_emit_device(skb, context, flow, packet, JN_DEVICE_MTU);
+		return jn_emit_device(skb, context, hook, flow, packet, JN_DEVICE_MTU);
 	if (JN_UNLIKELY(length > 65535))
-		return jn_emit_device(skb, context, flow, packet, JN_DEVICE_LENGTH);
+		return jn_emit_device(skb, context, hook, flow, packet, JN_DEVICE_LENGTH);
 	if (bpf_skb_adjust_room(skb, JN_ENCAP_OVERHEAD, BPF_ADJ_ROOM_MAC, flags))
-		return jn_emit_device(skb, context, flow, packet, JN_DEVICE_REFUSED);
+		return jn_emit_device(skb, context, hook, flow, packet, JN_DEVICE_REFUSED);
 	outer = jn_data(skb);
 	end = jn_data_end(skb);
 	ip = (void *)(outer + 1);
@@ -87,7 +108,7 @@ static __always_inline int jn_emit_encap(struct __sk_buff *skb, struct jn_contex
 	vxlan = (void *)(udp + 1);
 	inner = (void *)(vxlan + 1);
 	if ((void *)(inner + 1) > end)
-		return jn_drop(skb, context, JN_HOOK_POD, JN_ENCAPSULATION);
+		return jn_drop(skb, context, hook, JN_ENCAPSULATION);
 	/* The outer MACs are written when the neighbour is resolved. */
 	outer->type = bpf_htons(ETH_P_IP);
 	ip->version_length = 0x45;
@@ -111,25 +132,25 @@ static __always_inline int jn_emit_encap(struct __sk_buff *skb, struct jn_contex
 	jn_mac_copy(inner->destination, flow->dmac);
 	jn_mac_copy(inner->source, flow->smac);
 	inner->type = bpf_htons(ETH_P_IP);
-	jn_verdict(context, JN_HOOK_POD, JN_ACT_ENCAP, JN_OK, 0, 0, flow->vtep, flow->vni);
+	jn_verdict(context, hook, JN_ACT_ENCAP, JN_OK, 0, 0, flow->vtep, flow->vni);
 	jn_count_traffic(flow->vpc_index, JN_FROM_POD, packet->frame);
 	return bpf_redirect_neigh(jn_config.underlay_ifindex, &next_hop, sizeof(next_hop), 0);
 }
 
-/* A Pod's packet. `ethernet` and `ip` are its readable headers. */
-static __always_inline int jn_emit_pod(struct __sk_buff *skb, struct jn_context *context, const struct jn_flow *flow,
-				       const struct jn_packet *packet, struct jn_ethernet *ethernet,
-				       struct jn_ipv4 *ip)
+/* What a Pod sends, or the node. `ethernet` and `ip` are its readable headers. */
+static __always_inline int jn_emit_pod(struct __sk_buff *skb, struct jn_context *context, __u32 hook,
+				       const struct jn_flow *flow, const struct jn_packet *packet,
+				       struct jn_ethernet *ethernet, struct jn_ipv4 *ip)
 {
 	jn_step(context, JN_STAGE_EMIT, flow->kind, flow->ifindex, flow->vtep, flow->vni, flow->ttl_decrement);
 	jn_ttl_decrease(ip, flow->ttl_decrement);
 	jn_mac_copy(ethernet->destination, flow->dmac);
 	jn_mac_copy(ethernet->source, flow->smac);
-	if (flow->kind != JN_EGRESS_PEER)
-		return jn_emit_encap(skb, context, flow, packet);
-	jn_verdict(context, JN_HOOK_POD, JN_ACT_PEER, JN_OK, 0, flow->ifindex, 0, 0);
+	if (flow->kind == JN_EGRESS_ENCAP)
+		return jn_emit_encap(skb, context, hook, flow, packet);
+	jn_verdict(context, hook, jn_into_action(flow), JN_OK, 0, flow->ifindex, 0, 0);
 	jn_count_traffic(flow->vpc_index, JN_FROM_POD, packet->frame);
-	return jn_into_pod(skb, flow->ifindex);
+	return jn_into(skb, flow);
 }
 
 /* A packet from another node, in either of the overlay's hooks. */
@@ -158,7 +179,7 @@ static __always_inline int jn_emit_overlay(struct __sk_buff *skb, struct jn_cont
 		if (packet->flags & JN_PACKET_CE)
 			jn_mark_ce(ip);
 	}
-	jn_verdict(context, hook, JN_ACT_PEER, JN_OK, 0, flow->ifindex, 0, 0);
+	jn_verdict(context, hook, jn_into_action(flow), JN_OK, 0, flow->ifindex, 0, 0);
 	jn_count_traffic(flow->vpc_index, JN_FROM_OVERLAY, packet->frame);
-	return jn_into_pod(skb, flow->ifindex);
+	return jn_into(skb, flow);
 }

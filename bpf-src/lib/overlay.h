@@ -83,7 +83,7 @@ static __always_inline int jn_inner_parse(struct __sk_buff *skb, struct jn_conte
 /* What a record says against a packet that finds it. */
 static __always_inline int jn_overlay_fits(const struct jn_flow *flow, const struct jn_packet *packet)
 {
-	return flow->kind == JN_EGRESS_PEER && flow->vtep == packet->vtep && jn_mac_equal(flow->dmac, packet->macs);
+	return (flow->kind == JN_EGRESS_PEER || flow->kind == JN_EGRESS_NODE) && flow->vtep == packet->vtep && jn_mac_equal(flow->dmac, packet->macs);
 }
 
 /* Rules 4 to 7: a hit leaves from here. `hook` and `begin` are constants. */
@@ -132,7 +132,8 @@ drop:
 
 /*
  * Who has {VNI, inner destination MAC}, into context->receiver, whose context->segment is known. It must hold the
- * inner destination, too, unless it is a router.
+ * inner destination, too, unless it is a router. A node has more addresses than that of its node port: its record is
+ * that of the address asked for.
  */
 static __always_inline int jn_overlay_receiver(struct jn_context *context, __u32 *ifindex)
 {
@@ -142,8 +143,16 @@ static __always_inline int jn_overlay_receiver(struct jn_context *context, __u32
 	if (!jn_mac(packet->vni, (const __u8 *)packet->macs, &mac) ||
 	    !jn_endpoint(context->vpc, mac.address, &context->receiver))
 		return JN_OVERLAY_DESTINATION;
-	if (mac.address != packet->key.key.destination && !(context->receiver.flags & JN_EP_ROUTER))
-		return JN_OVERLAY_DESTINATION;
+	if (mac.address != packet->key.key.destination) {
+		if (context->receiver.flags & JN_EP_NODE) {
+			if (!jn_node_address(context, context->vpc, packet->key.key.destination))
+				return JN_OVERLAY_DESTINATION;
+			context->receiver = context->other;
+			mac.address = packet->key.key.destination;
+		} else if (!(context->receiver.flags & JN_EP_ROUTER)) {
+			return JN_OVERLAY_DESTINATION;
+		}
+	}
 	*ifindex = mac.ifindex;
 	/* The address that the MAC stands for, for the caller. */
 	context->receiver_address = mac.address;
@@ -211,6 +220,9 @@ static __always_inline int jn_overlay_decided(struct __sk_buff *skb, struct jn_c
 		own.flags = context->receiver.flags | JN_EP_LOCAL;
 	}
 	known = jn_side_find(context, packet->key.key.source, &other);
+	/* This node's own addresses speak by the node port alone. */
+	if (other.flags & JN_EP_NODE)
+		other.flags &= ~JN_EP_LOCAL;
 	if (reply)
 		reason = jn_policy(&own, own.identity, &other, other.identity);
 	else
@@ -218,7 +230,7 @@ static __always_inline int jn_overlay_decided(struct __sk_buff *skb, struct jn_c
 	if (reason)
 		return reason;
 
-	flow->kind = JN_EGRESS_PEER;
+	flow->kind = jn_here(context->receiver.flags);
 	flow->ifindex = ifindex;
 	flow->vtep = packet->vtep;
 	flow->vni = packet->vni;

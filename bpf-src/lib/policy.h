@@ -79,7 +79,10 @@ JN_ONCE int jn_policy_side(__u32 identity, __u32 policy, __u32 peer, __u32 direc
 	return 0;
 }
 
-/* `sender` is asked about `destination_identity`, `receiver` about `source_identity`; each only on this node. */
+/*
+ * `sender` is asked about `destination_identity`, `receiver` about `source_identity`; each only on this node. A node has
+ * no policy, and reaches every Pod of its own: the kubelet must.
+ */
 static __always_inline int jn_policy(const struct jn_side *sender,
 				     __u32 source_identity, const struct jn_side *receiver,
 				     __u32 destination_identity)
@@ -87,11 +90,15 @@ static __always_inline int jn_policy(const struct jn_side *sender,
 	if (((sender->flags & (JN_EP_LOCAL | JN_EP_POLICY_READY)) == JN_EP_LOCAL) ||
 	    ((receiver->flags & (JN_EP_LOCAL | JN_EP_POLICY_READY)) == JN_EP_LOCAL))
 		return JN_POLICY_NOT_READY;
-	if (sender->flags & JN_EP_LOCAL && !jn_policy_side(sender->identity, sender->policy, destination_identity, JN_EGRESS,
-							  sender->flags & JN_EP_EGRESS_ANY))
+	if ((sender->flags & (JN_EP_LOCAL | JN_EP_NODE)) == JN_EP_LOCAL &&
+	    !jn_policy_side(sender->identity, sender->policy, destination_identity, JN_EGRESS,
+			    sender->flags & JN_EP_EGRESS_ANY))
 		return JN_POLICY_EGRESS;
-	if (receiver->flags & JN_EP_LOCAL && !jn_policy_side(receiver->identity, receiver->policy, source_identity,
-							    JN_INGRESS, receiver->flags & JN_EP_INGRESS_ANY))
+	if ((sender->flags & (JN_EP_LOCAL | JN_EP_NODE)) == (JN_EP_LOCAL | JN_EP_NODE))
+		return JN_OK;
+	if ((receiver->flags & (JN_EP_LOCAL | JN_EP_NODE)) == JN_EP_LOCAL &&
+	    !jn_policy_side(receiver->identity, receiver->policy, source_identity, JN_INGRESS,
+			    receiver->flags & JN_EP_INGRESS_ANY))
 		return JN_POLICY_INGRESS;
 	return JN_OK;
 }

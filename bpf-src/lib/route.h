@@ -65,7 +65,7 @@ static __always_inline int jn_deliver(struct jn_context *context, const struct j
 	jn_mac_copy(flow->dmac, target->mac);
 	jn_mac_copy(flow->smac, same ? sender->mac : target->gateway_mac);
 	if (target->flags & JN_EP_LOCAL) {
-		flow->kind = JN_EGRESS_PEER;
+		flow->kind = jn_here(target->flags);
 		flow->ifindex = target->ifindex;
 	} else {
 		__be32 address = target->vtep;

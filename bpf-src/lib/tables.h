@@ -38,6 +38,20 @@ static __always_inline int jn_endpoint(__u32 vpc, __be32 address, struct jn_endp
 	return 0;
 }
 
+/* Whether an address of the VPC is one of this node's, which its stack may send from. Uses context->other. */
+static __always_inline int jn_node_address(struct jn_context *context, __u32 vpc, __be32 address)
+{
+	enum { OWN = JN_EP_NODE | JN_EP_LOCAL };
+
+	return jn_endpoint(vpc, address, &context->other) && (context->other.flags & OWN) == OWN;
+}
+
+/* How an endpoint of this node with these flags is reached; without a branch, which the verifier would walk twice. */
+static __always_inline __u8 jn_here(__u32 flags)
+{
+	return JN_EGRESS_PEER | (flags & JN_EP_NODE) / (JN_EP_NODE / (JN_EGRESS_PEER ^ JN_EGRESS_NODE));
+}
+
 static __always_inline int jn_mac(__u32 vni, const __u8 *mac, struct jn_mac *copy)
 {
 	struct jn_mac_key key = { .vni = vni };

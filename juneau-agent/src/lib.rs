@@ -9,6 +9,7 @@ pub mod install;
 pub mod lock;
 pub mod metrics;
 pub mod net;
+pub mod node_port;
 pub mod options;
 pub mod pod;
 pub mod rights;

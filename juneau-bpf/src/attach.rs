@@ -31,6 +31,8 @@ pub enum AttachPoint {
     Underlay,
     /// Ingress of the VXLAN device.
     Vxlan,
+    /// Ingress of the node port's device.
+    NodePort,
     /// Egress of the node's cgroup.
     Cgroup,
 }
@@ -43,6 +45,7 @@ impl AttachPoint {
             Self::Pod(_) => Hook::Pod,
             Self::Underlay => Hook::Overlay,
             Self::Vxlan => Hook::Vxlan,
+            Self::NodePort => Hook::NodePort,
             Self::Cgroup => Hook::Cgroup,
         }
     }
@@ -52,6 +55,7 @@ impl AttachPoint {
             Self::Pod(name) => format!("pod-{}", escape(name)),
             Self::Underlay => "underlay".to_owned(),
             Self::Vxlan => "vxlan".to_owned(),
+            Self::NodePort => "node-port".to_owned(),
             Self::Cgroup => "cgroup".to_owned(),
         }
     }
@@ -60,6 +64,7 @@ impl AttachPoint {
         match name {
             "underlay" => Some(Self::Underlay),
             "vxlan" => Some(Self::Vxlan),
+            "node-port" => Some(Self::NodePort),
             "cgroup" => Some(Self::Cgroup),
             name => name.strip_prefix("pod-").map(|pod| Self::Pod(unescape(pod))),
         }
@@ -72,6 +77,7 @@ impl fmt::Display for AttachPoint {
             Self::Pod(name) => write!(f, "Pod interface {name}"),
             Self::Underlay => f.write_str("underlay device"),
             Self::Vxlan => f.write_str("VXLAN device"),
+            Self::NodePort => f.write_str("node port"),
             Self::Cgroup => f.write_str("cgroup"),
         }
     }
@@ -175,6 +181,14 @@ impl Dataplane {
     /// As [`Self::attach_pod`].
     pub fn attach_vxlan(&self, ifindex: u32) -> Result<()> {
         self.attach_device(&AttachPoint::Vxlan, ifindex)
+    }
+
+    /// Lets the program see everything that the node sends to Pods.
+    ///
+    /// # Errors
+    /// As [`Self::attach_pod`].
+    pub fn attach_node_port(&self, ifindex: u32) -> Result<()> {
+        self.attach_device(&AttachPoint::NodePort, ifindex)
     }
 
     /// Guards the VXLAN port against the sockets of a cgroup: a directory in a cgroup2 mount.
@@ -398,7 +412,7 @@ impl Dataplane {
         for abi in self.root.abis()? {
             for generation in self.root.generations(abi)? {
                 let directory = self.root.generation(abi, generation);
-                for name in ["jn_pod", "jn_overlay", "jn_vxlan", "jn_cgroup"] {
+                for name in ["jn_pod", "jn_overlay", "jn_vxlan", "jn_node", "jn_cgroup"] {
                     let Some(fd) = self.root.get(&directory.join(name))? else { continue };
                     let info = sys::prog::info(fd.as_fd()).map_err(Error::kernel(Operation::LinkRead, name))?;
                     owners.push((info.id, LoadId { abi, generation }));
@@ -434,6 +448,7 @@ pub(crate) fn program_of(hook: Hook) -> &'static str {
     match hook {
         Hook::Overlay => "jn_overlay",
         Hook::Vxlan => "jn_vxlan",
+        Hook::NodePort => "jn_node",
         Hook::Cgroup => "jn_cgroup",
         _ => "jn_pod",
     }

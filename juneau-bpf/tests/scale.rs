@@ -20,7 +20,9 @@ use juneau_core::compile::{NodeContext, compile};
 use juneau_core::flow::FlowRead;
 use juneau_core::id::{Identity, IfIndex, MacAddr, TableId, Vni, VpcId};
 use juneau_core::layout::INTERFACES;
-use juneau_core::model::{Attachment, Attachments, Endpoint, Model, Node, Route, RouteTable, RouteTarget, Subnet, Vpc};
+use juneau_core::model::{
+    Attachment, Attachments, Endpoint, EndpointKind, Model, Node, Route, RouteTable, RouteTarget, Subnet, Vpc,
+};
 use juneau_core::tables::{Diff, Table, Tables, TablesMut};
 use juneau_core::verdict::{Action, Hook, Reason};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -114,6 +116,7 @@ impl Tenant {
                 node: "here".into(),
                 identity: Identity::NO_GROUPS,
                 policy_ready: true,
+                kind: EndpointKind::Pod,
                 pod: self.name(number),
                 origin: origin.clone(),
             };

@@ -118,12 +118,27 @@ pub enum RouteTarget {
     Gone(String),
 }
 
-/// What holds an address in a VPC: an interface of a Pod, on some node.
+/// What an endpoint is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum EndpointKind {
+    /// An interface of a Pod.
+    #[default]
+    Pod,
+    /// A node itself: its node port, behind which its other addresses are, too.
+    Node,
+}
+
+/// What holds an address in a VPC: an interface of a Pod on some node, or a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Endpoint {
     /// `namespace/name`; what a node attaches is named so.
     pub name: String,
+    /// What it is.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub kind: EndpointKind,
     /// The scope of its address.
     pub vpc: VpcId,
     /// Its Subnet.
@@ -138,7 +153,7 @@ pub struct Endpoint {
     pub identity: Identity,
     /// Its policy is known; otherwise it is closed.
     pub policy_ready: bool,
-    /// The Pod's uid: the same for all interfaces of one Pod.
+    /// The Pod's uid: the same for all interfaces of one Pod. Empty for a node.
     pub pod: String,
     /// Where it was read.
     pub origin: String,

@@ -47,7 +47,7 @@ abi_enum! {
         Overlay = 1, "JN_HOOK_OVERLAY", "the underlay device, ingress";
         Vxlan = 2, "JN_HOOK_VXLAN", "the VXLAN device, ingress";
         Guard = 3, "JN_HOOK_GUARD", "a Pod's host veth, egress (reserved)";
-        NodePort = 4, "JN_HOOK_NODE_PORT", "the way between a node and its Pods (reserved)";
+        NodePort = 4, "JN_HOOK_NODE_PORT", "the node port, ingress: everything that the node sends to Pods";
         Cgroup = 5, "JN_HOOK_CGROUP", "the node's cgroup, egress";
         Socket = 6, "JN_HOOK_SOCKET", "translation at the socket (reserved)";
     }
@@ -99,6 +99,7 @@ abi_enum! {
         NoContext = 40, "JN_NO_CONTEXT", "a per-CPU or configuration element is missing";
         VxlanInjection = 41, "JN_VXLAN_INJECTION", "a host socket wrote to the overlay's port";
         PmtuUpdate = 42, "JN_PMTU_UPDATE", "the underlay told a smaller path MTU";
+        NodeSource = 43, "JN_NODE_SOURCE", "source address is none of the node's";
     }
 }
 
@@ -112,6 +113,7 @@ abi_enum! {
         Encap = 4, "JN_ACT_ENCAP", "encapsulated by the program";
         Device = 5, "JN_ACT_DEVICE", "encapsulated by the VXLAN device";
         Answer = 6, "JN_ACT_ANSWER", "rewritten to an answer, back to the sender";
+        Node = 7, "JN_ACT_NODE", "into the stack of this node";
     }
 }
 
@@ -152,7 +154,7 @@ pub struct Verdict {
     pub reason: Reason,
     /// An answer (ARP, ICMP error, RST) leaves in the packet's stead.
     pub answered: bool,
-    /// Target interface of [`Action::Peer`] and [`Action::Answer`]; 0 otherwise.
+    /// Target interface of [`Action::Peer`], [`Action::Node`] and [`Action::Answer`]; 0 otherwise.
     pub ifindex: u32,
     /// Target node of [`Action::Encap`] and [`Action::Device`]; unspecified otherwise.
     pub vtep: core::net::Ipv4Addr,
@@ -166,7 +168,7 @@ impl Verdict {
     /// The packet goes on as delivered traffic.
     #[must_use]
     pub const fn is_delivered(&self) -> bool {
-        matches!(self.action, Action::Peer | Action::Encap | Action::Device)
+        matches!(self.action, Action::Peer | Action::Node | Action::Encap | Action::Device)
     }
 }
 

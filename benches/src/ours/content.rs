@@ -6,7 +6,9 @@ use std::net::Ipv4Addr;
 use ipnet::{IpNet, Ipv4Net};
 use juneau_core::compile::{Limits, NodeContext, compile};
 use juneau_core::id::{IdError, Identity, IfIndex, MacAddr, TableId, Vni, VpcId};
-use juneau_core::model::{Attachment, Attachments, Endpoint, Model, Node, Route, RouteTable, RouteTarget, Subnet, Vpc};
+use juneau_core::model::{
+    Attachment, Attachments, Endpoint, EndpointKind, Model, Node, Route, RouteTable, RouteTarget, Subnet, Vpc,
+};
 use juneau_core::tables::Tables;
 
 use crate::error::{Error, Result};
@@ -133,6 +135,7 @@ impl Cluster {
             node: node_name,
             identity: Identity::new(IDENTITY)?,
             policy_ready: true,
+            kind: EndpointKind::Pod,
             pod: name.clone(),
             name,
             origin: String::new(),

@@ -9,7 +9,7 @@
  * The number in the pin directory's name (`abi-M/`). Raise it when a layout in maps.h, the meaning of a field or a
  * map's type or size changes: programs of another number never share maps with this one.
  */
-enum jn_abi { JN_ABI = 1 };
+enum jn_abi { JN_ABI = 2 };
 
 /* Where a packet was seen. Counters and verdicts carry it. */
 enum jn_hook {
@@ -17,7 +17,7 @@ enum jn_hook {
 	JN_HOOK_OVERLAY = 1,   /* the underlay device, ingress: our VXLAN */
 	JN_HOOK_VXLAN = 2,     /* the VXLAN device, ingress: what the fast way did not take */
 	JN_HOOK_GUARD = 3,     /* reserved: a Pod's host veth, egress */
-	JN_HOOK_NODE_PORT = 4, /* reserved: the way between a node and its Pods */
+	JN_HOOK_NODE_PORT = 4, /* the node port, ingress: everything that the node sends to Pods */
 	JN_HOOK_CGROUP = 5,    /* the node's cgroup, egress: host sockets */
 	JN_HOOK_SOCKET = 6,    /* reserved: translation at the socket */
 	JN_HOOK_MAX = 8,
@@ -68,6 +68,7 @@ enum jn_reason {
 	JN_NO_CONTEXT = 40,           /* a per-CPU or configuration element is missing: broken installation */
 	JN_VXLAN_INJECTION = 41,      /* a host socket wrote to the overlay's port */
 	JN_PMTU_UPDATE = 42,          /* an ICMP 3/4 of the underlay about our tunnel, taken in (also passed on) */
+	JN_NODE_SOURCE = 43,          /* at the node port, from an address that is none of the node's */
 	JN_REASON_MAX = 64,
 };
 
@@ -79,14 +80,15 @@ enum jn_action {
 	JN_ACT_PEER = 3,   /* into the Pod behind `ifindex` */
 	JN_ACT_ENCAP = 4,  /* encapsulated here, to `vtep` with `vni` */
 	JN_ACT_DEVICE = 5, /* by the VXLAN device, to `vtep` with `vni` */
-	JN_ACT_ANSWER = 6, /* rewritten to an answer, back into the Pod behind `ifindex` */
+	JN_ACT_ANSWER = 6, /* rewritten to an answer, back to where it came from, behind `ifindex` */
+	JN_ACT_NODE = 7,   /* into the stack of this node, through its node port `ifindex` */
 };
 
 /* jn_interface.kind, jn_endpoint.kind */
 enum jn_endpoint_kind {
 	JN_KIND_NONE = 0,
 	JN_KIND_POD = 1,
-	JN_KIND_NODE = 2,        /* reserved */
+	JN_KIND_NODE = 2,        /* an address of a node */
 	JN_KIND_SERVICE_NAT = 3, /* reserved */
 };
 
@@ -98,6 +100,8 @@ enum jn_endpoint_flag {
 	/* Its policy has rules for every peer, protocol and port alone: narrower ones are not looked for. */
 	JN_EP_EGRESS_ANY = 8,
 	JN_EP_INGRESS_ANY = 16,
+	/* An address of a node. Policy asks nothing of it and, of the own node, nothing about it. */
+	JN_EP_NODE = 32,
 };
 
 /* jn_route.kind */
@@ -137,6 +141,7 @@ enum jn_egress {
 	JN_EGRESS_UNRESOLVED = 0, /* the flow's first packet in this direction finds the way */
 	JN_EGRESS_PEER = 1,
 	JN_EGRESS_ENCAP = 2,
+	JN_EGRESS_NODE = 3,       /* into the stack of this node */
 };
 
 /* jn_flow.flags: TCP flags seen by this entry in bits 0-7, by its peer in bits 8-15. */

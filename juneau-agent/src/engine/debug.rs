@@ -155,6 +155,7 @@ fn flow_of(key: &FlowKey, flow: &layout::Flow, now: Now) -> Flow {
     let (egress, ifindex) = match flow.kind {
         layout::EGRESS_PEER => ("peer", flow.ifindex),
         layout::EGRESS_ENCAP => ("encap", 0),
+        layout::EGRESS_NODE => ("node", flow.ifindex),
         _ => ("unresolved", 0),
     };
     Flow {

@@ -167,6 +167,7 @@ fn route(step: &layout::Step) -> String {
 fn target(step: &layout::Step) -> String {
     match u8::try_from(step.code) {
         Ok(layout::EGRESS_PEER) => format!("to ifindex {} of this node", step.a),
+        Ok(layout::EGRESS_NODE) => format!("to this node itself, by ifindex {}", step.a),
         Ok(layout::EGRESS_ENCAP) => {
             format!("to node {} with VNI {}, next hop {}", address(step.b), step.c, address(step.a))
         }

@@ -12,6 +12,7 @@ mod explain;
 mod failpoint;
 mod files;
 mod node;
+mod node_port;
 mod packet;
 mod plugin;
 mod pods;
@@ -33,6 +34,7 @@ use juneau_bpf::failpoint::Failpoints;
 use juneau_bpf::{Dataplane, NodeConfig, Sweeper};
 use juneau_core::tables::Tables;
 use node::Ways;
+use node_port::NodePort;
 use pods::Pods;
 use problems::Problems;
 use serde_json::Value;
@@ -81,6 +83,7 @@ pub(crate) struct Engine {
     sweeper: Option<Sweeper>,
     underlay: Option<Underlay>,
     ways: Ways,
+    node_port: NodePort,
     pods: Pods,
     objects: Normaliser,
     /// What the tables hold, as far as we wrote or read it.
@@ -131,6 +134,7 @@ impl Engine {
             sweeper: None,
             underlay: None,
             ways: Ways::default(),
+            node_port: NodePort::default(),
             pods: Pods::default(),
             objects: Normaliser::new(options.node.as_str()).requiring_binding(options.require_namespace_binding),
             mirror: Tables::default(),

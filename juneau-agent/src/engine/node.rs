@@ -117,6 +117,7 @@ impl Engine {
         let links = self.netlink.links().await.map_err(net_problem)?;
         self.adopt_pods(&links).await;
         let addresses = self.netlink.addresses().await.map_err(net_problem)?;
+        self.dirty |= self.node_port.look(&links, &addresses);
         let name = self.options.underlay.as_deref();
         let found = underlay::find(&links, &addresses, &self.options.node, internal_ip, name)?;
         if let Some(problem) = underlay::foreign_vxlan(&links, self.options.vxlan_port) {
@@ -258,6 +259,7 @@ impl Engine {
                 AttachPoint::Pod(name) => name.as_str(),
                 AttachPoint::Underlay => self.underlay.as_ref().map_or("?", |underlay| &underlay.device),
                 AttachPoint::Vxlan => underlay::VXLAN_DEVICE,
+                AttachPoint::NodePort => crate::node_port::DEVICE,
                 _ => continue,
             };
             match Dataplane::foreign_programs_ahead_of(&link) {

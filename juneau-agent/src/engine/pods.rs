@@ -1,6 +1,7 @@
 //! Which interfaces of Pods are attached, as the kernel's devices tell.
 
 use crate::net::Link;
+use crate::node_port;
 use crate::pod::{LINK_GROUP, Nic, Record, Subject};
 use juneau_core::id::{IfIndex, MacAddr};
 use juneau_core::model::{Attachment, Attachments};
@@ -41,6 +42,7 @@ impl Pods {
         // Of two devices of one interface the younger counts: the older would have been deleted next.
         let mut ours: Vec<&Link> =
             links.iter().filter(|link| link.group == LINK_GROUP && link.kind.as_deref() == Some("veth")).collect();
+        ours.retain(|link| !node_port::is_part(&link.name));
         ours.sort_by_key(|link| std::cmp::Reverse(link.index));
         for link in ours {
             let record = link.alias.as_deref().and_then(Record::from_alias);

@@ -29,6 +29,8 @@ pub(super) enum Finder {
     Neighbours,
     /// Expiring flows.
     Sweep,
+    /// The node's own way to Pods.
+    NodePort,
     /// Installing the CNI plugin.
     Plugin,
 }
@@ -67,7 +69,14 @@ impl Problems {
 
     /// Whether something failed that may succeed when it is tried again, without any object changing.
     pub(super) fn transient(&self) -> bool {
-        let finders = [Finder::Directory, Finder::Underlay, Finder::Programs, Finder::Tables, Finder::Neighbours];
+        let finders = [
+            Finder::Directory,
+            Finder::Underlay,
+            Finder::Programs,
+            Finder::Tables,
+            Finder::Neighbours,
+            Finder::NodePort,
+        ];
         self.by(&finders).next().is_some()
     }
 

@@ -36,8 +36,11 @@ impl Engine {
         let seen = Instant::now();
         self.prepare_node(false).await;
         self.find_ways(true).await;
+        self.prepare_node_port().await;
         if self.dirty {
             self.apply(seen).await;
+        } else {
+            self.raise_node_port().await;
         }
         self.plan_retry();
     }
@@ -136,7 +139,9 @@ impl Engine {
     /// Computes the tables and writes what differs; `seen` is when the reason for it was seen.
     pub(super) async fn apply(&mut self, seen: Instant) {
         self.find_ways(false).await;
+        self.prepare_node_port().await;
         self.compile_and_write(seen);
+        self.raise_node_port().await;
         self.keep_neighbours().await;
         self.tell_cluster();
         self.plan_retry();
@@ -152,7 +157,9 @@ impl Engine {
         let mut node = NodeContext::new(&self.options.node, underlay.address, mtu);
         node.paths = self.ways.paths(underlay);
         node.vpc_indices = vpc_indices(&self.mirror);
-        let attachments = self.attachments();
+        node.addresses.clone_from(&self.node_port.addresses);
+        let mut attachments = self.attachments();
+        self.node_port.add_to(&mut attachments);
         let (wanted, problems) = compile(self.objects.model(), &node, &attachments);
         self.problems.set(Finder::Compile, problems);
         self.write(&wanted, seen);

@@ -46,7 +46,7 @@ pub struct Vxlan {
     pub external: bool,
 }
 
-/// A veth pair to create: one end here, the other in a Pod.
+/// A veth pair to create: one end here, the other in a Pod, or here as well.
 #[derive(Debug)]
 pub struct VethRequest<'a> {
     /// Name of this end.
@@ -55,8 +55,8 @@ pub struct VethRequest<'a> {
     pub group: u32,
     /// Name of the other end.
     pub peer_name: &'a str,
-    /// Where the other end goes.
-    pub peer_namespace: &'a Namespace,
+    /// Where the other end goes; without one it stays here and is of the same group.
+    pub peer_namespace: Option<&'a Namespace>,
     /// MAC address of the other end.
     pub peer_mac: MacAddr,
     /// MTU of both.
@@ -156,9 +156,12 @@ impl Netlink {
         let peer = LinkMessageBuilder::<LinkUnspec>::new()
             .name(request.peer_name)
             .mtu(request.mtu)
-            .address(request.peer_mac.octets().to_vec())
-            .setns_by_fd(request.peer_namespace.raw_fd())
-            .build();
+            .address(request.peer_mac.octets().to_vec());
+        let peer = match request.peer_namespace {
+            Some(namespace) => peer.setns_by_fd(namespace.raw_fd()),
+            None => peer.link_group(request.group),
+        };
+        let peer = peer.build();
         let message = LinkMessageBuilder::<LinkUnspec>::new_with_info_kind(InfoKind::Veth)
             .name(request.name)
             .mtu(request.mtu)

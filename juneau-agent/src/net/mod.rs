@@ -8,7 +8,7 @@ mod watch;
 
 pub use link::{Link, VethRequest, Vxlan};
 pub use namespace::Namespace;
-pub use route::Way;
+pub use route::{HostRoute, Way};
 pub use watch::watch;
 
 use rtnetlink::packet_core::ErrorMessage;
@@ -127,8 +127,20 @@ pub const SYSCTL_DIR: &str = "/proc/sys";
 /// # Errors
 /// [`NetError::Sysctl`].
 pub fn disable_ipv6(sysctls: &Path, device: &str) -> Result<(), NetError> {
-    let path = sysctls.join("net/ipv6/conf").join(device).join("disable_ipv6");
-    match std::fs::write(&path, "1") {
+    write(&sysctls.join("net/ipv6/conf").join(device).join("disable_ipv6"), "1")
+}
+
+/// Lets a device of the calling thread's network namespace receive from whatever address the namespace has any route to
+/// (RFC 3704, 2.4), however strict it is elsewhere. See [`disable_ipv6`].
+///
+/// # Errors
+/// [`NetError::Sysctl`].
+pub fn loosen_reverse_path(sysctls: &Path, device: &str) -> Result<(), NetError> {
+    write(&sysctls.join("net/ipv4/conf").join(device).join("rp_filter"), "2")
+}
+
+fn write(path: &Path, value: &str) -> Result<(), NetError> {
+    match std::fs::write(path, value) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(NetError::Sysctl { path: path.display().to_string(), source: error })
         }

@@ -5,7 +5,9 @@ use futures::TryStreamExt;
 use ipnet::Ipv4Net;
 use rtnetlink::RouteMessageBuilder;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
-use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric};
+use rtnetlink::packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol, RouteScope,
+};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// How the kernel would send to an address: `ip route get`.
@@ -19,7 +21,89 @@ pub struct Way {
     pub mtu: Option<u32>,
 }
 
+/// Who set a route, in the kernel's records: a number that no routing daemon has.
+const PROTOCOL: RouteProtocol = RouteProtocol::Other(74);
+
+/// A route of the main table over one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostRoute {
+    /// Its destinations.
+    pub prefix: Ipv4Net,
+    /// The router; without one the destinations are on the link.
+    pub gateway: Option<Ipv4Addr>,
+}
+
 impl Netlink {
+    /// Routes of the main table over a device, and whether each was set by [`Netlink::add_route`].
+    ///
+    /// # Errors
+    /// See [`NetError`].
+    pub async fn routes_over(&self, index: u32) -> Result<Vec<(HostRoute, bool)>, NetError> {
+        let messages = self.main_table().await?;
+        let over = messages.iter().filter_map(|message| {
+            let (mut oif, mut gateway, mut destination) = (None, None, Ipv4Addr::UNSPECIFIED);
+            for attribute in &message.attributes {
+                match attribute {
+                    RouteAttribute::Oif(index) => oif = Some(*index),
+                    RouteAttribute::Gateway(RouteAddress::Inet(address)) => gateway = Some(*address),
+                    RouteAttribute::Destination(RouteAddress::Inet(address)) => destination = *address,
+                    _ => {}
+                }
+            }
+            let prefix = Ipv4Net::new(destination, message.header.destination_prefix_length).ok()?;
+            let route = HostRoute { prefix, gateway };
+            (oif == Some(index)).then_some((route, message.header.protocol == PROTOCOL))
+        });
+        Ok(over.collect())
+    }
+
+    /// Adds a route to the main table; `source` is what sockets send from that are not bound.
+    ///
+    /// # Errors
+    /// `EEXIST` when there is a route to these very destinations; see [`NetError`].
+    pub async fn add_route(&self, index: u32, route: HostRoute, source: Ipv4Addr) -> Result<(), NetError> {
+        let message = self.route_message(index, route).pref_source(source).build();
+        let added = self.handle().route().add(message).execute().await;
+        added.map_err(|error| NetError::from_rtnetlink(format!("add the route to {}", route.prefix), error))
+    }
+
+    /// Removes a route; one that is gone already is fine.
+    ///
+    /// # Errors
+    /// See [`NetError`].
+    pub async fn delete_route(&self, index: u32, route: HostRoute) -> Result<(), NetError> {
+        let deleted = self.handle().route().del(self.route_message(index, route).build()).execute().await;
+        match deleted.map_err(|error| NetError::from_rtnetlink(format!("delete the route to {}", route.prefix), error))
+        {
+            Err(error) if error.errno() != Some(nix::libc::ESRCH) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn route_message(&self, index: u32, route: HostRoute) -> RouteMessageBuilder<Ipv4Addr> {
+        let message = RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(route.prefix.addr(), route.prefix.prefix_len())
+            .output_interface(index)
+            .protocol(PROTOCOL);
+        match route.gateway {
+            Some(gateway) => message.gateway(gateway),
+            None => message.scope(RouteScope::Link),
+        }
+    }
+
+    async fn main_table(&self) -> Result<Vec<RouteMessage>, NetError> {
+        let request = RouteMessageBuilder::<Ipv4Addr>::new().build();
+        let messages: Vec<RouteMessage> = self
+            .handle()
+            .route()
+            .get(request)
+            .execute()
+            .try_collect()
+            .await
+            .map_err(|error| NetError::from_rtnetlink("list routes", error))?;
+        Ok(messages.into_iter().filter(|message| message.header.table == RouteHeader::RT_TABLE_MAIN).collect())
+    }
+
     /// IPv4 addresses of the namespace, with the ifindex of their device.
     ///
     /// # Errors
@@ -87,18 +171,8 @@ impl Netlink {
     /// # Errors
     /// See [`NetError`].
     pub async fn default_route(&self) -> Result<Option<(u32, Ipv4Addr)>, NetError> {
-        let request = RouteMessageBuilder::<Ipv4Addr>::new().build();
-        let messages: Vec<RouteMessage> = self
-            .handle()
-            .route()
-            .get(request)
-            .execute()
-            .try_collect()
-            .await
-            .map_err(|error| NetError::from_rtnetlink("list routes", error))?;
-        let default = messages.iter().filter(|message| {
-            message.header.destination_prefix_length == 0 && message.header.table == RouteHeader::RT_TABLE_MAIN
-        });
+        let messages = self.main_table().await?;
+        let default = messages.iter().filter(|message| message.header.destination_prefix_length == 0);
         let mut ways = default.filter_map(|message| way_of(Ipv4Addr::UNSPECIFIED, message));
         Ok(ways.next().map(|way| (way.ifindex, way.next_hop)))
     }

@@ -45,7 +45,7 @@ pub async fn create(
         name: &name,
         group: LINK_GROUP,
         peer_name: interface,
-        peer_namespace: namespace,
+        peer_namespace: Some(namespace),
         peer_mac: wiring.mac,
         mtu: wiring.mtu,
     };

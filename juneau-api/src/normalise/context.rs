@@ -4,6 +4,7 @@
 use super::Wrong;
 use super::networks::Usable;
 use crate::kinds;
+use crate::names;
 use crate::view::{Item, Text, View};
 use juneau_core::id::{TableId, Vni, VpcId};
 use juneau_core::model::{Model, Problem};
@@ -38,6 +39,8 @@ pub(super) struct Context {
     pub(super) closed: BTreeMap<VpcId, kinds::Vpc>,
     pub(super) require_binding: bool,
     pub(super) problems: Vec<Problem>,
+    /// The VPC that nodes are in.
+    pub(super) nodes_vpc: Option<VpcId>,
 }
 
 impl Networks<'_> {
@@ -58,8 +61,9 @@ impl Networks<'_> {
         networks.vpcs();
         networks.tables();
         networks.subnets();
-        let Networks { model, problems, tables, subnets, closed, .. } = networks;
-        (model, Context { tables, subnets, closed, require_binding, problems })
+        let Networks { model, problems, vpcs, tables, subnets, closed, .. } = networks;
+        let nodes_vpc = vpcs.get(names::DEFAULT).copied();
+        (model, Context { tables, subnets, closed, require_binding, problems, nodes_vpc })
     }
 
     pub(super) fn problem<T>(&mut self, object: String, item: &Item<T>, wrong: Wrong) {

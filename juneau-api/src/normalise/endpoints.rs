@@ -9,7 +9,7 @@ use crate::names;
 use crate::view::{self, Item, PodReference, View, Workloads};
 use core::net::IpAddr;
 use juneau_core::id::{IdError, Identity, MacAddr, Vni, VpcId};
-use juneau_core::model::{Endpoint, Node, Problem};
+use juneau_core::model::{self, Endpoint, Node, Problem};
 use std::collections::BTreeMap;
 
 /// The VPC whose endpoint something would be; none if its Subnet cannot be used. Endpoints of one owner compete for
@@ -61,7 +61,7 @@ impl<'a> Judge<'a> {
             let Some(workloads) = self.view.workloads.get(*namespace) else { continue };
             let refused = refused.as_ref();
             for (name, item) in &workloads.network_endpoints {
-                let programmed = !matches!(item.object.kind, EndpointKind::Node | EndpointKind::ServiceNAT);
+                let programmed = item.object.kind != EndpointKind::ServiceNAT;
                 if programmed && self::owner(self.context, &item.object) == owner {
                     places.push(Place { namespace, workloads, name, item, refused });
                 }
@@ -70,9 +70,18 @@ impl<'a> Judge<'a> {
         by_age(&mut places, |place| place.item.object.created.as_ref());
         let mut endpoints: BTreeMap<(VpcId, IpAddr), Endpoint> = BTreeMap::new();
         let mut macs: BTreeMap<(Vni, MacAddr), Place<'_>> = BTreeMap::new();
+        let mut nodes: BTreeMap<&str, Place<'_>> = BTreeMap::new();
         let mut problems = Vec::new();
         for place in places {
             let endpoint = self.endpoint(place).and_then(|endpoint| {
+                if let Some(holder) =
+                    nodes.get(&*place.item.object.node).filter(|_| endpoint.kind == model::EndpointKind::Node)
+                {
+                    return Err(wrong(
+                        format!("Node/{} has NetworkEndpoint/{holder} already", endpoint.node),
+                        "remove one of the two",
+                    ));
+                }
                 if let Some(holder) = endpoints.get(&(endpoint.vpc, endpoint.address)) {
                     return Err(wrong(
                         format!("address {} is NetworkEndpoint/{}'s already", endpoint.address, holder.name),
@@ -97,6 +106,9 @@ impl<'a> Judge<'a> {
                         ));
                     }
                     macs.insert((endpoint.subnet, endpoint.mac), place);
+                    if endpoint.kind == model::EndpointKind::Node {
+                        nodes.insert(&place.item.object.node, place);
+                    }
                     endpoints.insert((endpoint.vpc, endpoint.address), endpoint);
                 }
                 Err(wrong) => complain(wrong),
@@ -133,7 +145,8 @@ impl<'a> Judge<'a> {
         let subnet_name = network(object)?;
         let subnet =
             *self.context.subnets.get(subnet_name).ok_or_else(|| missing("Subnet", subnet_name, &self.view.subnets))?;
-        if let Some(refused) = place.refused {
+        let is_node = object.kind == EndpointKind::Node;
+        if let Some(refused) = place.refused.filter(|_| !is_node) {
             return Err(refused.clone());
         }
         let address = endpoint_address(object.address.as_deref(), subnet_name, subnet)?;
@@ -147,9 +160,15 @@ impl<'a> Judge<'a> {
                 "give the endpoint a MAC address of its own",
             ));
         }
-        let pod = object.pod.as_ref().ok_or_else(|| wrong("has no podRef", "set spec.podRef"))?;
-        self.check_pod(place, pod)?;
-        let interface = check_interface(place, pod, subnet_name, address)?;
+        let (pod, has_groups) = if is_node {
+            self.check_node(place, subnet_name, subnet)?;
+            (String::new(), false)
+        } else {
+            let pod = object.pod.as_ref().ok_or_else(|| wrong("has no podRef", "set spec.podRef"))?;
+            self.check_pod(place, pod)?;
+            let interface = check_interface(place, pod, subnet_name, address)?;
+            (pod.uid.to_string(), interface.has_groups)
+        };
         if !self.nodes.contains_key(&*object.node) {
             return Err(missing("Node", &object.node, &self.view.nodes));
         }
@@ -161,10 +180,29 @@ impl<'a> Judge<'a> {
             mac,
             node: object.node.to_string(),
             identity: Identity::NO_GROUPS,
-            policy_ready: !interface.has_groups && !subnet.closed,
-            pod: pod.uid.to_string(),
+            policy_ready: !has_groups && !subnet.closed,
+            kind: if is_node { model::EndpointKind::Node } else { model::EndpointKind::Pod },
+            pod,
             origin: place.item.origin.to_string(),
         })
+    }
+
+    /// A node is in the VPC that all nodes are in, and nowhere else.
+    fn check_node(&self, place: Place<'_>, name: &str, subnet: Usable) -> Result<(), Wrong> {
+        let derived = names::node_endpoint(&place.item.object.node);
+        if place.name != derived {
+            return Err(wrong(
+                format!("is not named after its node, {derived}"),
+                format!("name it {derived}, or correct spec.nodeName"),
+            ));
+        }
+        if self.context.nodes_vpc != Some(subnet.vpc) {
+            return Err(wrong(
+                format!("Subnet/{name} is not of Vpc/{}, which is the only one that nodes are in", names::DEFAULT),
+                format!("set spec.subnet to one of Vpc/{}", names::DEFAULT),
+            ));
+        }
+        Ok(())
     }
 
     fn check_pod(&self, place: Place<'_>, wanted: &PodReference) -> Result<(), Wrong> {

@@ -8,7 +8,7 @@ use juneau_core::layout::{
 };
 use juneau_core::tables::Tables;
 use juneau_core::testkit::packets::{Frame, Layer4, arp_request, icmp_error, vxlan};
-use juneau_core::testkit::topology::{Pod, pods, vtep};
+use juneau_core::testkit::topology::{Pod, node_addresses, own_address, pods, vtep};
 use juneau_core::verdict::Hook;
 
 use crate::random::Random;
@@ -187,8 +187,32 @@ fn acknowledge(frame: &mut [u8], layer4: &Layer4, random: &mut Random) {
     }
 }
 
+/// Addresses that node 0 may send from.
+fn own_addresses() -> [Ipv4Addr; 3] {
+    [Pod::node_port(0).address(), vtep(0), own_address(0)]
+}
+
+/// An address of some node.
+fn of_a_node(random: &mut Random) -> Ipv4Addr {
+    random.pick(&[Pod::node_port(0).address(), Pod::node_port(1).address(), vtep(0), vtep(1), own_address(0)])
+}
+
+/// Pods and node ports.
+fn everybody() -> Vec<Pod> {
+    pods().into_iter().chain([Pod::node_port(0), Pod::node_port(1)]).collect()
+}
+
+/// Who holds an address in a tenant's VPC.
+fn holder(tenant: u8, address: Ipv4Addr) -> Option<Pod> {
+    let node = node_addresses(0).into_iter().find(|(own, _)| tenant == 0 && *own == address);
+    let pod = || everybody().into_iter().find(|pod| pod.tenant == tenant && pod.address() == address);
+    node.map_or_else(pod, |(_, node)| Some(Pod::node_port(node)))
+}
+
 fn destination(from: Pod, random: &mut Random) -> Ipv4Addr {
-    if random.chance(72) {
+    if random.chance(if from.tenant == 0 { 15 } else { 3 }) {
+        of_a_node(random)
+    } else if random.chance(72) {
         let all: Vec<Pod> = pods().into_iter().filter(|pod| pod.tenant == from.tenant).collect();
         random.pick(&all).address()
     } else {
@@ -205,6 +229,7 @@ fn arp(pod: Pod, random: &mut Random) -> Vec<u8> {
         _ => Ipv4Addr::new(10, 0, random.pick(&[1, 2]), random.pick(&[10, 11, 20, 21, 30])),
     };
     let sender = random.pick(&[pod.address(), pod.address(), Ipv4Addr::UNSPECIFIED, Ipv4Addr::new(10, 0, 1, 66)]);
+    let sender = if random.chance(if pod.is_node() { 50 } else { 2 }) { of_a_node(random) } else { sender };
     let mut frame = arp_request(pod.mac(), sender, target);
     if random.chance(10) {
         // A reply, or an operation that does not exist.
@@ -213,11 +238,14 @@ fn arp(pod: Pod, random: &mut Random) -> Vec<u8> {
     frame
 }
 
-/// A packet that a Pod of node 0 sends, and what it was about.
+/// A packet that a Pod of node 0 sends, or the node itself, and what it was about.
 pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent]) -> (Input, Option<Sent>) {
     let local: Vec<Pod> = pods().into_iter().filter(|pod| pod.node() == 0).collect();
-    let pod = random.pick(&local);
-    let input = |frame, gso_size| Input { hook: Hook::Pod, ifindex: pod.ifindex(), frame, gso_size };
+    let pod = if random.chance(20) { Pod::node_port(0) } else { random.pick(&local) };
+    let hook = if pod.is_node() { Hook::NodePort } else { Hook::Pod };
+    // Rarely the one's program sees the other's packets.
+    let hook = if random.chance(1) { random.pick(&[Hook::NodePort, Hook::Pod]) } else { hook };
+    let input = |frame, gso_size| Input { hook, ifindex: pod.ifindex(), frame, gso_size };
     if random.chance(8) {
         let mut frame = arp(pod, random);
         damage(&mut frame, 0, random);
@@ -231,10 +259,13 @@ pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent]) -> (Input, Opt
         {
             (about.source, about.destination, again(about, random))
         }
+        _ if pod.is_node() => (random.pick(&own_addresses()), destination(pod, random), layer4(random, sent)),
         _ => (pod.address(), destination(pod, random), layer4(random, sent)),
     };
-    let source = if source == pod.address() && pod == Pod::router(pod.tenant) && random.chance(60) || random.chance(2) {
-        random.pick(&[Ipv4Addr::new(10, 9, 1, 1), Ipv4Addr::new(10, 0, 1, 20), Ipv4Addr::new(224, 0, 0, 9)])
+    let source = if pod.is_node() && random.chance(8) {
+        random.pick(&[Ipv4Addr::new(10, 9, 1, 1), Pod::new(0, 1, 10).address(), vtep(1), own_address(1)])
+    } else if source == pod.address() && pod == Pod::router(pod.tenant) && random.chance(60) || random.chance(2) {
+        random.pick(&[Ipv4Addr::new(10, 9, 1, 1), Ipv4Addr::new(10, 0, 1, 20), Ipv4Addr::new(224, 0, 0, 9), vtep(0)])
     } else {
         source
     };
@@ -244,7 +275,7 @@ pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent]) -> (Input, Opt
     carry(&mut frame, random);
     let mut bytes = frame.build();
     acknowledge(&mut bytes, &l4, random);
-    let to = pods().into_iter().find(|other| other.tenant == pod.tenant && other.address() == destination);
+    let to = holder(pod.tenant, destination);
     let about = Sent { from: pod, to, inner: bytes.clone(), layer4: l4, source, destination };
     let gso_size = match (&about.layer4, to) {
         (Layer4::Tcp { payload: 900.., .. }, Some(to)) if to.node() == 0 && random.chance(50) => 500,
@@ -292,7 +323,7 @@ pub fn from_underlay(
     if random.chance(5) {
         return (input(underlay_icmp(random), Hook::Overlay), None);
     }
-    let all = pods();
+    let all = everybody();
     let moved = |pod: &Pod| {
         let key = EndpointKey { vpc: pod.vpc(), address: be32(pod.address()) };
         tables.endpoints.get(&key).is_some_and(|endpoint| endpoint.vtep == be32(there))
@@ -306,8 +337,18 @@ pub fn from_underlay(
         _ => {
             let to = random.pick(&local);
             let odd = to == Pod::router(to.tenant) && random.chance(60) || random.chance(4);
-            let destination = if odd { destination(from, random) } else { to.address() };
-            let source = if random.chance(6) { Ipv4Addr::new(10, 9, 3, 3) } else { from.address() };
+            let destination = match to {
+                _ if odd => destination(from, random),
+                node if node.is_node() => random.pick(&own_addresses()),
+                pod => pod.address(),
+            };
+            let source = if random.chance(6) {
+                random.pick(&[Ipv4Addr::new(10, 9, 3, 3), vtep(0)])
+            } else if from.is_node() {
+                random.pick(&[from.address(), vtep(1)])
+            } else {
+                from.address()
+            };
             (to, source, destination, layer4(random, sent))
         }
     };
@@ -317,14 +358,8 @@ pub fn from_underlay(
     collide(&mut frame, seeds, random);
     carry(&mut frame, random);
     let mut inner = frame.build();
-    let about = Sent {
-        from,
-        to: all.into_iter().find(|pod| pod.tenant == from.tenant && pod.address() == destination),
-        inner: inner.clone(),
-        layer4: l4,
-        source,
-        destination,
-    };
+    let about =
+        Sent { from, to: holder(from.tenant, destination), inner: inner.clone(), layer4: l4, source, destination };
     damage(&mut inner, 0, random);
     if random.chance(3) {
         inner[0] ^= 0x10;
@@ -378,8 +413,11 @@ pub fn change(tables: &mut Tables, beginning: &Tables, random: &mut Random) {
         *tables = beginning.clone();
         return;
     }
-    let pod = random.pick(&pods());
-    let key = EndpointKey { vpc: pod.vpc(), address: be32(pod.address()) };
+    let pod = random.pick(&everybody());
+    let mut key = EndpointKey { vpc: pod.vpc(), address: be32(pod.address()) };
+    if pod.is_node() {
+        key.address = be32(random.pick(&node_addresses(0).map(|(address, _)| address)));
+    }
     match random.below(14) {
         0 => {
             if let Some(interface) = tables.interfaces.get_mut(&pod.ifindex()) {

@@ -75,9 +75,9 @@ fn the_programs_do_what_the_reference_says() {
 
 /// Every exit of the hooks that a test run can reach, as {hook, reason, answered}.
 fn expected() -> Vec<(Hook, Reason, bool)> {
-    use Hook::{Overlay, Pod, Vxlan};
+    use Hook::{NodePort, Overlay, Pod, Vxlan};
     let silent = |hook, reasons: &[Reason]| reasons.iter().map(move |r| (hook, *r, false)).collect::<Vec<_>>();
-    let both = [
+    let all = [
         Reason::Ok,
         Reason::Malformed,
         Reason::Vlan,
@@ -86,7 +86,6 @@ fn expected() -> Vec<(Hook, Reason, bool)> {
         Reason::Destination,
         Reason::IpOptions,
         Reason::PolicyNotReady,
-        Reason::PolicyIngress,
         Reason::FragmentNoFirst,
         Reason::FragmentMapFull,
         Reason::TcpFlags,
@@ -97,33 +96,34 @@ fn expected() -> Vec<(Hook, Reason, bool)> {
         Reason::QuotaEmbryonic,
         Reason::FlowMapFull,
     ];
-    let mut exits = silent(Pod, &both);
-    exits.extend(silent(Overlay, &both));
-    exits.extend(silent(
-        Pod,
-        &[
-            Reason::NoInterface,
-            Reason::SourceMac,
-            Reason::SourceAddress,
-            Reason::ArpSender,
-            Reason::ArpIgnored,
-            Reason::ArpUnknown,
-            Reason::Gateway,
-        ],
-    ));
+    let senders = [
+        Reason::NoInterface,
+        Reason::SourceMac,
+        Reason::ArpSender,
+        Reason::ArpIgnored,
+        Reason::ArpUnknown,
+        Reason::Gateway,
+    ];
+    let mut exits: Vec<_> = [Pod, NodePort, Overlay].into_iter().flat_map(|hook| silent(hook, &all)).collect();
+    exits.extend([Pod, NodePort].into_iter().flat_map(|hook| silent(hook, &senders)));
+    exits.extend([(Pod, Reason::SourceAddress, false), (NodePort, Reason::NodeSource, false)]);
+    exits.push((Overlay, Reason::PolicyIngress, false));
     let answered = [
         Reason::NoRoute,
         Reason::RouteUnreachable,
         Reason::NoEndpoint,
         Reason::TtlExceeded,
         Reason::FragmentationNeeded,
-        Reason::PolicyEgress,
-        Reason::PolicyIngress,
     ];
     for reason in answered {
+        exits.extend([Pod, NodePort].into_iter().flat_map(|hook| [(hook, reason, true), (hook, reason, false)]));
+    }
+    for reason in [Reason::PolicyEgress, Reason::PolicyIngress] {
         exits.extend([(Pod, reason, true), (Pod, reason, false)]);
     }
-    exits.push((Pod, Reason::ArpAnswered, true));
+    // What the node opens is let in; what it answers is judged by the Pod's egress rules, seldom anew.
+    exits.push((NodePort, Reason::PolicyEgress, false));
+    exits.extend([(Pod, Reason::ArpAnswered, true), (NodePort, Reason::ArpAnswered, true)]);
     exits.extend(silent(
         Overlay,
         &[

@@ -10,7 +10,7 @@ use juneau_core::layout::{
 };
 use juneau_core::pipeline::{Generations as _, Limits, Packet, Pipeline};
 use juneau_core::tables::{Diff, Tables, TablesMut};
-use juneau_core::testkit::topology::{self, pods, vtep};
+use juneau_core::testkit::topology::{self, Pod, pods, vtep};
 use juneau_core::time::Now;
 use juneau_core::verdict::{Hook, Reason};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -52,7 +52,7 @@ pub struct World {
 
 impl World {
     pub fn new(sandbox: &Sandbox, random: &mut Random, thorough: bool) -> Self {
-        for pod in pods().into_iter().filter(|pod| pod.node() == 0) {
+        for pod in pods().into_iter().filter(|pod| pod.node() == 0).chain([Pod::node_port(0)]) {
             let index = pod.ifindex();
             ip(&format!("link add pod{index} index {index} type veth peer name peer{index}"));
         }

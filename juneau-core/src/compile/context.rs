@@ -4,7 +4,7 @@ use crate::id::{VpcId, VpcIndex};
 use crate::layout::ENCAP_OVERHEAD;
 use crate::tables::Capacities;
 use core::net::Ipv4Addr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The node that tables are compiled for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,9 @@ pub struct NodeContext {
     pub limits: Limits,
     /// How much fits into each table.
     pub capacities: Capacities,
+    /// Addresses that the node has besides `vtep` and that of its node port. Pods of the nodes' VPC on this node reach
+    /// them, and are reached from them.
+    pub addresses: BTreeSet<Ipv4Addr>,
 }
 
 /// The way to another node.
@@ -67,6 +70,7 @@ impl NodeContext {
             vpc_indices: BTreeMap::new(),
             limits: Limits::default(),
             capacities: Capacities::default(),
+            addresses: BTreeSet::new(),
         }
     }
 

@@ -1,12 +1,13 @@
 //! Who is where: endpoints, and for those of this node interfaces, MAC addresses and Subnets.
 
+use super::nodes::NodePort;
 use super::{Compilation, POLICY_GENERATION, Segments, endpoints_of, ipv4_of};
 use crate::id::{MacAddr, Vni, VpcId, VpcIndex};
 use crate::layout::{
-    self, Be32, EP_EGRESS_ANY, EP_INGRESS_ANY, EP_LOCAL, EP_POLICY_READY, EP_ROUTER, EndpointKey, Interface, KIND_POD,
-    Mac, MacKey, Segment, be32, endpoint_generation,
+    self, Be32, EP_EGRESS_ANY, EP_INGRESS_ANY, EP_LOCAL, EP_NODE, EP_POLICY_READY, EP_ROUTER, EndpointKey, Interface,
+    KIND_NODE, KIND_POD, Mac, MacKey, Segment, be32, endpoint_generation,
 };
-use crate::model::{Endpoint, Model, Problem, RouteTarget, Subnet};
+use crate::model::{Endpoint, EndpointKind, Model, Problem, RouteTarget, Subnet};
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -39,6 +40,7 @@ impl<'a> Compilation<'a> {
         let mut segments = Segments::new();
         let mut records = Vec::new();
         let mut macs: HashSet<(Vni, MacAddr)> = HashSet::new();
+        let mut nodes = Vec::new();
         let mut stray: BTreeSet<&str> = self.attachments.keys().map(String::as_str).collect();
         for (vpc, index) in vpcs {
             macs.clear();
@@ -67,8 +69,11 @@ impl<'a> Compilation<'a> {
                 let record = self.record(endpoint, &placed, router, pods.get(&endpoint.pod));
                 let key = EndpointKey { vpc: vpc.get(), address: placed.address };
                 match placed.place {
-                    Place::There(_) => {
+                    Place::There(vtep) => {
                         records.push((key, record));
+                        if endpoint.kind == EndpointKind::Node {
+                            nodes.push(NodePort { endpoint, record, vtep: Some(vtep) });
+                        }
                         continue;
                     }
                     Place::Waiting => {}
@@ -82,11 +87,15 @@ impl<'a> Compilation<'a> {
                         self.tables.interfaces.insert(ifindex, interface(&record, key, &placed, *index));
                         let mac = Mac { address: placed.address, ifindex };
                         self.tables.macs.insert(MacKey::new(record.vni, record.mac), mac);
+                        if endpoint.kind == EndpointKind::Node {
+                            nodes.push(NodePort { endpoint, record, vtep: None });
+                        }
                     }
                 }
                 segments.insert(endpoint.subnet);
             }
         }
+        self.behind_nodes(nodes, &mut records);
         // Built at once, which is several times faster than one by one.
         self.tables.endpoints = records.into_iter().collect();
         for vni in &segments {
@@ -146,10 +155,13 @@ impl<'a> Compilation<'a> {
     }
 
     fn record(&self, endpoint: &Endpoint, placed: &Placed<'_>, router: bool, pod: u32) -> layout::Endpoint {
+        let is_node = endpoint.kind == EndpointKind::Node;
         let mut flags = 0;
         for (set, flag) in [
             (endpoint.policy_ready, EP_POLICY_READY),
-            (router, EP_ROUTER),
+            // What a node forwards has no way in, and routes to it are refused.
+            (router && !is_node, EP_ROUTER),
+            (is_node, EP_NODE),
             // No narrower rules are compiled.
             (matches!(placed.place, Place::Here(_)), EP_LOCAL | EP_EGRESS_ANY | EP_INGRESS_ANY),
         ] {
@@ -168,7 +180,7 @@ impl<'a> Compilation<'a> {
             mac: endpoint.mac.octets(),
             gateway_mac: placed.subnet.gateway_mac.octets(),
             mtu: self.node.pod_mtu,
-            kind: KIND_POD,
+            kind: if is_node { KIND_NODE } else { KIND_POD },
             zero1: 0,
             identity: endpoint.identity.get(),
             policy: POLICY_GENERATION,

@@ -7,6 +7,7 @@
 
 mod context;
 mod endpoints;
+mod nodes;
 mod routes;
 mod vpcs;
 
@@ -33,6 +34,9 @@ struct Compilation<'a> {
     attachments: &'a Attachments,
     tables: Tables,
     problems: Vec<Problem>,
+    /// Addresses of nodes besides those of their node ports, which every route table of the VPC leads to, and the VNI
+    /// that they are behind.
+    behind_nodes: BTreeMap<(VpcId, Ipv4Addr), Vni>,
 }
 
 /// The content of every table on the node `node`, and what could not be programmed.
@@ -41,7 +45,14 @@ struct Compilation<'a> {
 /// what is there and leaves out what does not fit.
 #[must_use]
 pub fn compile(model: &Model, node: &NodeContext, attachments: &Attachments) -> (Tables, Vec<Problem>) {
-    let mut compilation = Compilation { model, node, attachments, tables: Tables::default(), problems: Vec::new() };
+    let mut compilation = Compilation {
+        model,
+        node,
+        attachments,
+        tables: Tables::default(),
+        problems: Vec::new(),
+        behind_nodes: BTreeMap::new(),
+    };
     compilation.run();
     let Compilation { tables, mut problems, .. } = compilation;
     problems.sort();

@@ -3,7 +3,7 @@
 use super::{Compilation, Segments};
 use crate::id::TableId;
 use crate::layout::{Be32, ROUTE_CONNECTED, ROUTE_ENDPOINT, ROUTE_TARGET_GONE, Route as Record, RouteKey, be32};
-use crate::model::{Problem, Route, RouteTable, RouteTarget, Subnet};
+use crate::model::{EndpointKind, Problem, Route, RouteTable, RouteTarget, Subnet};
 use core::net::IpAddr;
 use ipnet::IpNet;
 use std::collections::BTreeSet;
@@ -50,6 +50,14 @@ impl Compilation<'_> {
             };
             self.tables.routes.insert(key, record);
         }
+        for ((vpc, address), vni) in &self.behind_nodes {
+            if *vpc != table.vpc {
+                continue;
+            }
+            let record = Record { kind: ROUTE_CONNECTED, vni: vni.get(), ..Record::default() };
+            // Whoever wrote a route for this very address meant it.
+            self.tables.routes.entry(RouteKey::new(table.id.get(), *address, 32)).or_insert(record);
+        }
     }
 
     /// The record of a target, or why there is none.
@@ -61,8 +69,11 @@ impl Compilation<'_> {
                 }
                 _ => Err(format!("the VPC has no Subnet with VNI {vni}")),
             },
-            RouteTarget::Endpoint(address) => match address {
-                IpAddr::V4(next_hop) if self.model.endpoints.contains_key(&(table.vpc, *address)) => {
+            RouteTarget::Endpoint(address) => match (address, self.model.endpoints.get(&(table.vpc, *address))) {
+                (_, Some(endpoint)) if endpoint.kind == EndpointKind::Node => {
+                    Err(format!("{address} is a node's, which forwards nothing"))
+                }
+                (IpAddr::V4(next_hop), Some(_)) => {
                     Ok(Record { kind: ROUTE_ENDPOINT, vni: 0, next_hop: be32(*next_hop), zero: 0 })
                 }
                 _ => Err(format!("no endpoint of the VPC holds {address}")),

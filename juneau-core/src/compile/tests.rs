@@ -6,7 +6,7 @@ use crate::layout::{
     EP_EGRESS_ANY, EP_INGRESS_ANY, EP_LOCAL, EP_POLICY_READY, EP_ROUTER, EndpointKey, MacKey, ROUTE_CONNECTED,
     ROUTE_ENDPOINT, ROUTE_TARGET_GONE, RouteKey, endpoint_generation, ipv4,
 };
-use crate::model::{Attachment, Node, Route, RouteTable, RouteTarget, Vpc};
+use crate::model::{Attachment, EndpointKind, Node, Route, RouteTable, RouteTarget, Vpc};
 use crate::tables::Capacities;
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,7 @@ fn model(vpcs: u32, subnets: u32, pods: u32, nodes: u32) -> Model {
                     node: format!("node-{}", pod % nodes + 1),
                     identity: crate::id::Identity::NO_GROUPS,
                     policy_ready: true,
+                    kind: EndpointKind::Pod,
                     pod: name.clone(),
                     origin: format!("of {name}"),
                     name,

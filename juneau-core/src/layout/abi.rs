@@ -21,7 +21,7 @@ macro_rules! constants {
 
 constants! {
     /// The number in the pin directory's name; it changes with every incompatible change of a layout or a map.
-    ABI: u32 = 1;
+    ABI: u32 = 2;
 
     /// Hooks that counters are dimensioned for.
     HOOK_MAX: u32 = 8;
@@ -32,7 +32,7 @@ constants! {
     KIND_NONE: u8 = 0;
     /// A Pod's interface.
     KIND_POD: u8 = 1;
-    /// Reserved: a node.
+    /// A node: its own addresses in the default VPC.
     KIND_NODE: u8 = 2;
     /// Reserved: an address that Services translate to.
     KIND_SERVICE_NAT: u8 = 3;
@@ -47,6 +47,8 @@ constants! {
     EP_EGRESS_ANY: u32 = 8;
     /// The same of its ingress policy.
     EP_INGRESS_ANY: u32 = 16;
+    /// An address of a node. Policy asks nothing of it, and where it is local, nothing about it.
+    EP_NODE: u32 = 32;
 
     /// `Route.kind`: no route.
     ROUTE_NONE: u32 = 0;
@@ -93,6 +95,8 @@ constants! {
     EGRESS_PEER: u8 = 1;
     /// To another node.
     EGRESS_ENCAP: u8 = 2;
+    /// Into the stack of this node, through its node port.
+    EGRESS_NODE: u8 = 3;
 
     /// `Flow.flags`: not answered yet; set on both entries, cleared by the first answer.
     FLOW_EMBRYONIC: u32 = 1 << 16;

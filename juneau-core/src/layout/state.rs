@@ -53,7 +53,7 @@ mirror! {
         epoch: u32,
         /// Low half of the tag again, so that {epoch, tag} is one word.
         tag_low: u32,
-        /// Target of `EGRESS_PEER`; for `EGRESS_ENCAP` the underlay's next hop, in wire order.
+        /// Target of `EGRESS_PEER` and `EGRESS_NODE`; for `EGRESS_ENCAP` the underlay's next hop, in wire order.
         ifindex: u32,
         /// Target node (`EGRESS_ENCAP`), or the node that sends (overlay scope).
         vtep: Be32,

@@ -5,7 +5,7 @@ use super::{NodeState, Outcome, TableRead};
 use crate::flow::FlowTable;
 use crate::layout::{Be16, Be32, Interface, ipv4};
 use crate::packet::{Arp, ETHERTYPE_ARP, ETHERTYPE_IPV4, Ethernet, view};
-use crate::verdict::Reason;
+use crate::verdict::{Hook, Reason};
 use core::net::IpAddr;
 use zerocopy::IntoBytes;
 
@@ -27,7 +27,11 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         }
         // A probe (RFC 5227) does not say who asks.
         let probe = arp.sender == Be32::ZERO;
-        if arp.sender_mac != interface.mac || (!probe && arp.sender != interface.address) {
+        // A node asks in the name of whatever address it sends from.
+        let own = probe
+            || arp.sender == interface.address
+            || (self.packet.hook == Hook::NodePort && self.is_own_address(interface, arp.sender)?);
+        if arp.sender_mac != interface.mac || !own {
             return Err(Stop::Drop(Reason::ArpSender));
         }
         if arp.operation.get() != REQUEST || arp.target == interface.address {

@@ -185,7 +185,7 @@ impl<T, F, S> Run<'_, T, F, S> {
     ) -> Outcome {
         let count = Count::Traffic { vpc_index: flow.vpc_index, direction, bytes: bytes as u64 };
         let mut outcome = self.outcome(action, Reason::Ok, frame, count);
-        if action == Action::Peer {
+        if matches!(action, Action::Peer | Action::Node) {
             outcome.verdict.ifindex = flow.ifindex;
         } else {
             outcome.verdict.vtep = crate::layout::ipv4(flow.vtep);

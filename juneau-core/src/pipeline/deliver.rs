@@ -6,9 +6,15 @@ use super::route::Target;
 use super::{NodeState, TableRead};
 use crate::flow::FlowTable;
 use crate::layout::{
-    Be32, EGRESS_ENCAP, EGRESS_PEER, ENCAP_OVERHEAD, EP_LOCAL, Flow, STAGE_DELIVER, Vtep, ipv4, native, vtep_generation,
+    Be32, EGRESS_ENCAP, EGRESS_NODE, EGRESS_PEER, ENCAP_OVERHEAD, EP_LOCAL, EP_NODE, Flow, STAGE_DELIVER, Vtep, ipv4,
+    native, vtep_generation,
 };
 use crate::verdict::Reason;
+
+/// How an endpoint of this node with these flags is reached.
+pub(super) const fn here(flags: u32) -> u8 {
+    if flags & EP_NODE == 0 { EGRESS_PEER } else { EGRESS_NODE }
+}
 
 impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
     /// The way from a sender to the target of its route. The generation of a VTEP is noted in `basis`, if one is kept.
@@ -29,7 +35,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             ..Flow::default()
         };
         if endpoint.flags & EP_LOCAL != 0 {
-            flow.kind = EGRESS_PEER;
+            flow.kind = here(endpoint.flags);
             flow.ifindex = endpoint.ifindex;
         } else {
             if let Some(basis) = basis {

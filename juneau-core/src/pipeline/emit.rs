@@ -4,11 +4,21 @@ use super::context::{Parsed, Run};
 use super::{NodeState, Outcome, TableRead};
 use crate::flow::FlowTable;
 use crate::layout::{
-    Be16, DEVICE_LENGTH, DEVICE_MTU, EGRESS_PEER, ENCAP_OVERHEAD, FROM_OVERLAY, FROM_POD, Flow, STAGE_EMIT, native,
+    Be16, DEVICE_LENGTH, DEVICE_MTU, EGRESS_NODE, EGRESS_PEER, ENCAP_OVERHEAD, FROM_OVERLAY, FROM_POD, Flow,
+    STAGE_EMIT, native,
 };
 use crate::packet::{ETHERTYPE_IPV4, Ethernet, IP_UDP, Ipv4, Udp, Vxlan, view_mut};
 use crate::verdict::{Action, Hook};
 use zerocopy::IntoBytes;
+
+/// What is done with a packet that stays on this node.
+const fn into(flow: &Flow) -> Option<Action> {
+    match flow.kind {
+        EGRESS_PEER => Some(Action::Peer),
+        EGRESS_NODE => Some(Action::Node),
+        _ => None,
+    }
+}
 
 impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
     fn emit_step(&mut self, flow: &Flow, last: u32) {
@@ -16,7 +26,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         self.step(STAGE_EMIT, u32::from(flow.kind), trail);
     }
 
-    /// A Pod's packet.
+    /// What a Pod sends, or the node.
     pub(super) fn emit_pod(&mut self, parsed: &Parsed, flow: &Flow) -> Outcome {
         self.emit_step(flow, u32::from(flow.ttl_decrement));
         let mut frame = self.packet.frame.to_vec();
@@ -29,8 +39,8 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
                 ip.decrease_ttl(flow.ttl_decrement);
             }
         }
-        if flow.kind == EGRESS_PEER {
-            return self.delivered(Action::Peer, flow, FROM_POD, frame, parsed.frame);
+        if let Some(action) = into(flow) {
+            return self.delivered(action, flow, FROM_POD, frame, parsed.frame);
         }
         let outer_length = frame.len() + ENCAP_OVERHEAD as usize - Ethernet::LENGTH;
         let device = match u16::try_from(outer_length) {
@@ -70,7 +80,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         [ethernet.as_bytes(), ip.as_bytes(), udp.as_bytes(), Vxlan::new(flow.vni).as_bytes(), inner].concat()
     }
 
-    /// A packet from another node, into the Pod. MAC addresses stay as sent.
+    /// A packet from another node, into the Pod or this node. MAC addresses stay as sent.
     pub(super) fn emit_overlay(&mut self, inner: &[u8], flow: &Flow, mark: bool) -> Outcome {
         self.emit_step(flow, self.packet.hook.number());
         let mut frame = inner.to_vec();
@@ -82,6 +92,6 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         {
             ip.mark_congestion();
         }
-        self.delivered(Action::Peer, flow, FROM_OVERLAY, frame, inner.len())
+        self.delivered(into(flow).unwrap_or(Action::Peer), flow, FROM_OVERLAY, frame, inner.len())
     }
 }

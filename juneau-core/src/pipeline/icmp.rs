@@ -1,6 +1,7 @@
 //! ICMP errors that others send about flows.
 
 use super::context::{Parsed, PathResult, Run, Stop, fault};
+use super::deliver::here;
 use super::overlay::Arrival;
 use super::{NodeState, Outcome, TableRead, parse};
 use crate::flow::FlowTable;
@@ -54,7 +55,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         }
         self.slow = true;
         Ok(Flow {
-            kind: EGRESS_PEER,
+            kind: here(receiver.endpoint.flags),
             ifindex: receiver.ifindex,
             vpc_index: receiver.segment.vpc_index,
             ..Flow::default()

@@ -184,7 +184,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Path<'_, T, F, S> {
             trail: Vec::new(),
         };
         let exit = match packet.hook {
-            Hook::Pod => run.pod(),
+            Hook::Pod | Hook::NodePort => run.pod(),
             Hook::Overlay | Hook::Vxlan => run.overlay(),
             // The other hooks see no packet that this path decides.
             _ => Ok(run.passed()),

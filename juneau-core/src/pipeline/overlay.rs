@@ -2,13 +2,15 @@
 
 use super::context::{Found, Parsed, Part, Refusal, Run, Sender, Stop, fault};
 use super::decide::{Basis, Original};
+use super::deliver::here;
 use super::parse;
+use super::pod::OWN_NODE;
 use super::policy::{Question, Side};
 use super::{NodeState, Outcome, TableRead};
 use crate::flow::FlowTable;
 use crate::layout::{
-    Be16, Be32, EGRESS_ENCAP, EGRESS_PEER, EP_ROUTER, Endpoint, Flow, FlowKey, SCOPE_OVERLAY, STAGE_DELIVER, Segment,
-    be32, ipv4, native, vtep_generation,
+    Be16, Be32, EGRESS_ENCAP, EGRESS_NODE, EGRESS_PEER, EP_NODE, EP_ROUTER, Endpoint, Flow, FlowKey, SCOPE_OVERLAY,
+    STAGE_DELIVER, Segment, be32, ipv4, native, vtep_generation,
 };
 use crate::packet::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_VLAN, Ethernet, IP_ICMP, IP_UDP, Ipv4, Udp, Vxlan,
@@ -81,7 +83,9 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             let flow = self.overlay_icmp_error(&arrival, frame, &parsed, mac)?;
             return Ok(self.emit_overlay(frame, &flow, mark));
         }
-        let fits = |flow: &Flow| flow.kind == EGRESS_PEER && flow.vtep == arrival.source && flow.dmac == mac;
+        let fits = |flow: &Flow| {
+            matches!(flow.kind, EGRESS_PEER | EGRESS_NODE) && flow.vtep == arrival.source && flow.dmac == mac
+        };
         let found = if known { self.find(&parsed, fits)? } else { self.find_as_it_is(&parsed, fits)? };
         let flow = if let Found::Hit(flow) = found {
             self.touch(&parsed, &flow)?;
@@ -158,7 +162,8 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         Ok(parsed)
     }
 
-    /// Who has the inner destination MAC address, which must hold the inner destination, too, unless it is a router.
+    /// Who has the inner destination MAC address, which must hold the inner destination, too, unless it is a router. Of
+    /// this node the record is that of the address asked for.
     pub(super) fn receiver(&self, arrival: &Arrival, parsed: &Parsed, mac: [u8; 6]) -> Result<Receiver, Stop> {
         let segment = self.tables.segment(arrival.vni).map_err(fault("segment"))?;
         let segment = segment.ok_or(Stop::Drop(Reason::VniUnknown))?;
@@ -166,7 +171,15 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         let found = self.tables.mac(arrival.vni, mac).map_err(fault("MAC address"))?.ok_or_else(missing)?;
         let endpoint = self.tables.endpoint(segment.vpc, IpAddr::V4(ipv4(found.address))).map_err(fault("endpoint"))?;
         let endpoint = endpoint.ok_or_else(missing)?;
-        let through = found.address != parsed.key.destination;
+        let mut through = found.address != parsed.key.destination;
+        let mut endpoint = endpoint;
+        if through && endpoint.flags & EP_NODE != 0 {
+            // A node has more addresses than that of its node port.
+            let other = self.tables.endpoint(segment.vpc, IpAddr::V4(ipv4(parsed.key.destination)));
+            let other = other.map_err(fault("endpoint"))?.filter(|other| other.flags & OWN_NODE == OWN_NODE);
+            endpoint = other.ok_or_else(missing)?;
+            through = false;
+        }
         if through && endpoint.flags & EP_ROUTER == 0 {
             return Err(missing());
         }
@@ -199,14 +212,14 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         } else {
             Side::of_receiver(&receiver.endpoint)
         };
-        let other = self.side(vpc, parsed.key.source)?;
+        let other = self.side(vpc, parsed.key.source)?.elsewhere();
         let (sender, to) = if original.reply { (own, other) } else { (other, own) };
         let question =
             Question { sender, source: sender, receiver: to, protocol: parsed.protocol, port: original.port };
         self.policy(&question)?;
 
         let mut flow = Flow {
-            kind: EGRESS_PEER,
+            kind: here(receiver.endpoint.flags),
             ifindex: receiver.ifindex,
             vtep: arrival.source,
             vni: arrival.vni,

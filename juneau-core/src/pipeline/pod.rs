@@ -1,7 +1,8 @@
-//! Hook POD: everything a Pod sends.
+//! Hooks POD and NODE PORT: everything that a Pod sends, or the node itself.
 
 use super::context::{Found, Parsed, Part, PathResult, Refusal, Run, Sender, Stop, fault};
 use super::decide::Original;
+use super::deliver::here;
 use super::flow::fits_pod;
 use super::parse;
 use super::policy::{Question, Side};
@@ -10,18 +11,22 @@ use super::route::Target;
 use super::{NodeState, Outcome, TableRead};
 use crate::flow::FlowTable;
 use crate::layout::{
-    Be16, Be32, EGRESS_ENCAP, EGRESS_PEER, EP_LOCAL, EP_POLICY_READY, EP_ROUTER, FLOW_REPLY, FLOW_SINGLE, Flow,
-    FlowKey, Interface, SCOPE_OVERLAY, SCOPE_TRANSIT, STAGE_PARSE, ipv4, native,
+    Be16, Be32, EGRESS_ENCAP, EP_LOCAL, EP_NODE, EP_POLICY_READY, EP_ROUTER, FLOW_REPLY, FLOW_SINGLE, Flow, FlowKey,
+    Interface, SCOPE_OVERLAY, SCOPE_TRANSIT, STAGE_PARSE, ipv4, native,
 };
 use crate::packet::{
     ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_VLAN, Ethernet, is_forbidden, view,
 };
-use crate::verdict::Reason;
+use crate::verdict::{Hook, Reason};
 use core::net::IpAddr;
+
+/// Flags of an address of this node.
+pub(super) const OWN_NODE: u32 = EP_NODE | EP_LOCAL;
 
 impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
     pub(super) fn pod(&mut self) -> Result<Outcome, Stop> {
         let interface = self.tables.interface(self.packet.ifindex).map_err(fault("interface"))?;
+        let interface = interface.filter(|found| self.packet.hook == Hook::Pod || found.flags & EP_NODE != 0);
         let interface = interface.ok_or(Stop::Drop(Reason::NoInterface))?;
         let ethertype = self.pod_ethernet(&interface)?;
         match ethertype {
@@ -75,10 +80,15 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
     fn pod_ipv4(&mut self, interface: &Interface) -> Result<Parsed, Stop> {
         let mut parsed = parse::ipv4(self.packet.frame, self.packet.gso_size)?;
         if parsed.key.source != interface.address {
-            if interface.flags & EP_ROUTER == 0 || is_forbidden(parsed.key.source) {
+            if self.packet.hook == Hook::NodePort {
+                if !self.is_own_address(interface, parsed.key.source)? {
+                    return Err(Stop::Drop(Reason::NodeSource));
+                }
+            } else if interface.flags & EP_ROUTER == 0 || is_forbidden(parsed.key.source) {
                 return Err(Stop::Drop(Reason::SourceAddress));
+            } else {
+                parsed.transit = true;
             }
-            parsed.transit = true;
         }
         if is_forbidden(parsed.key.destination) {
             return Err(Stop::Drop(Reason::Destination));
@@ -140,7 +150,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         if flow.ttl_decrement != 0 && parsed.ttl <= flow.ttl_decrement {
             return Err(Refusal::new(Reason::TtlExceeded));
         }
-        if parsed.size > usize::from(flow.mtu) && (parsed.dont_fragment || flow.kind == EGRESS_PEER) {
+        if parsed.size > usize::from(flow.mtu) && (parsed.dont_fragment || flow.kind != EGRESS_ENCAP) {
             return Err(Refusal::Refused { reason: Reason::FragmentationNeeded, mtu: flow.mtu, settled: true });
         }
 
@@ -178,7 +188,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             ..Flow::default()
         };
         let reverse = Flow {
-            kind: EGRESS_PEER,
+            kind: here(interface.flags),
             ifindex: self.packet.ifindex,
             vni: interface.vni,
             mtu: interface.mtu,
@@ -197,6 +207,12 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         }
         let smac = if flow.ttl_decrement == 0 { target.endpoint.mac } else { interface.gateway_mac };
         Ok((key, Flow { ttl_decrement: flow.ttl_decrement, smac, ..reverse }))
+    }
+
+    /// Whether an address is one of this node's, which its stack may send from.
+    pub(super) fn is_own_address(&self, interface: &Interface, address: Be32) -> PathResult<bool> {
+        let endpoint = self.tables.endpoint(interface.vpc, IpAddr::V4(ipv4(address))).map_err(fault("endpoint"))?;
+        Ok(endpoint.is_some_and(|endpoint| endpoint.flags & OWN_NODE == OWN_NODE))
     }
 
     fn is_local(&self, vpc: u32, address: Be32) -> PathResult<bool> {

@@ -4,7 +4,7 @@ use super::context::{PathResult, Refusal, Run, fault};
 use super::{NodeState, TableRead};
 use crate::flow::FlowTable;
 use crate::layout::{
-    Be16, Be32, EGRESS, EP_EGRESS_ANY, EP_INGRESS_ANY, EP_LOCAL, EP_POLICY_READY, Endpoint, IDENTITY_ANY,
+    Be16, Be32, EGRESS, EP_EGRESS_ANY, EP_INGRESS_ANY, EP_LOCAL, EP_NODE, EP_POLICY_READY, Endpoint, IDENTITY_ANY,
     IDENTITY_UNKNOWN, INGRESS, Interface, POLICY_ALLOW, POLICY_NONE, PolicyKey, STAGE_POLICY, ipv4,
 };
 use crate::verdict::Reason;
@@ -20,13 +20,16 @@ pub(super) struct Side {
     policy: u32,
     local: bool,
     ready: bool,
+    /// A node: it has no policy.
+    node: bool,
     /// `EP_EGRESS_ANY`, `EP_INGRESS_ANY`.
     any: u32,
 }
 
 impl Side {
     /// An endpoint that nobody knows: without rules of its own, and matched by rules for every peer alone.
-    const UNKNOWN: Self = Self { identity: IDENTITY_UNKNOWN, policy: 0, local: false, ready: false, any: 0 };
+    const UNKNOWN: Self =
+        Self { identity: IDENTITY_UNKNOWN, policy: 0, local: false, ready: false, node: false, any: 0 };
 
     /// The Pod behind an interface of this node.
     pub(super) const fn of_interface(interface: &Interface) -> Self {
@@ -35,6 +38,7 @@ impl Side {
             policy: interface.policy,
             local: true,
             ready: interface.flags & EP_POLICY_READY != 0,
+            node: interface.flags & EP_NODE != 0,
             any: interface.flags & ANY,
         }
     }
@@ -44,6 +48,12 @@ impl Side {
         Self { local: true, ..Self::of_endpoint(endpoint) }
     }
 
+    /// The sender of what comes from another node, and so none of this node's own addresses: those speak by the node
+    /// port alone.
+    pub(super) const fn elsewhere(self) -> Self {
+        Self { local: self.local && !self.node, ..self }
+    }
+
     /// An endpoint anywhere.
     pub(super) const fn of_endpoint(endpoint: &Endpoint) -> Self {
         Self {
@@ -51,6 +61,7 @@ impl Side {
             policy: endpoint.policy,
             local: endpoint.flags & EP_LOCAL != 0,
             ready: endpoint.flags & EP_POLICY_READY != 0,
+            node: endpoint.flags & EP_NODE != 0,
             any: endpoint.flags & ANY,
         }
     }
@@ -84,10 +95,12 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         if [sender, receiver].iter().any(|side| side.local && !side.ready) {
             return Err(Refusal::new(Reason::PolicyNotReady));
         }
-        if sender.local && !self.allows(sender, EGRESS, receiver.identity, question)? {
+        if sender.local && !sender.node && !self.allows(sender, EGRESS, receiver.identity, question)? {
             return Err(Refusal::new(Reason::PolicyEgress));
         }
-        if receiver.local && !self.allows(receiver, INGRESS, source.identity, question)? {
+        // The kubelet reaches every Pod of its own node.
+        let judged = receiver.local && !receiver.node && !(sender.local && sender.node);
+        if judged && !self.allows(receiver, INGRESS, source.identity, question)? {
             return Err(Refusal::new(Reason::PolicyIngress));
         }
         Ok(())

@@ -2,12 +2,15 @@
 //!
 //! Each VPC has Subnets 10.0.1.0/24 and 10.0.2.0/24. In each Subnet .10 and .11 are Pods of node 0, .20 and .21 Pods of
 //! node 1. 10.0.1.30 is a router of node 0: 10.9.0.0/16 leads to it from both Subnets. The target of 10.8.0.0/16 is
-//! gone. There is no other route. Everything may talk inside its VPC.
+//! gone. Everything may talk inside its VPC.
+//!
+//! Tenant 0 is in the VPC that nodes are in: 10.0.1.5 and .6 are their node ports. Nodes have their VTEP besides, and one
+//! address each that no other node knows. Routes of tenant 0 lead to all these, and there is no other route.
 
 use crate::layout::{
-    Be32, EGRESS, EP_LOCAL, EP_POLICY_READY, EP_ROUTER, Endpoint, EndpointKey, IDENTITY_ANY, INGRESS, Interface,
-    KIND_POD, Mac, MacKey, POLICY_ALLOW, Policy, PolicyKey, ROUTE_CONNECTED, ROUTE_ENDPOINT, ROUTE_TARGET_GONE, Route,
-    RouteKey, Seeds, Segment, Vpc, Vtep, be32, endpoint_generation,
+    Be32, EGRESS, EP_LOCAL, EP_NODE, EP_POLICY_READY, EP_ROUTER, Endpoint, EndpointKey, IDENTITY_ANY, INGRESS,
+    Interface, KIND_NODE, KIND_POD, Mac, MacKey, POLICY_ALLOW, Policy, PolicyKey, ROUTE_CONNECTED, ROUTE_ENDPOINT,
+    ROUTE_TARGET_GONE, Route, RouteKey, Seeds, Segment, Vpc, Vtep, be32, endpoint_generation,
 };
 use crate::pipeline::{Config, Limits, Pipeline};
 use crate::tables::{Diff, Tables};
@@ -21,6 +24,8 @@ pub const UNDERLAY_MTU: u16 = 1500;
 pub const HOSTS: [[u8; 2]; 2] = [[10, 11], [20, 21]];
 /// The router's host in Subnet 1, on node 0.
 pub const ROUTER: u8 = 30;
+/// The nodes' own hosts in Subnet 1 of tenant 0.
+pub const NODES: [u8; 2] = [5, 6];
 
 /// A Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +49,18 @@ impl Pod {
     #[must_use]
     pub const fn router(tenant: u8) -> Self {
         Self::new(tenant, 1, ROUTER)
+    }
+
+    /// The node port of a node.
+    #[must_use]
+    pub const fn node_port(node: usize) -> Self {
+        Self::new(0, 1, NODES[node])
+    }
+
+    /// It is a node port, not a Pod.
+    #[must_use]
+    pub const fn is_node(self) -> bool {
+        self.tenant == 0 && self.subnet == 1 && (self.host == NODES[0] || self.host == NODES[1])
     }
 
     /// Its address, which the other tenant has, too.
@@ -97,7 +114,7 @@ impl Pod {
     /// Its node.
     #[must_use]
     pub const fn node(self) -> usize {
-        if self.host == HOSTS[1][0] || self.host == HOSTS[1][1] { 1 } else { 0 }
+        if self.host == HOSTS[1][0] || self.host == HOSTS[1][1] || self.host == NODES[1] { 1 } else { 0 }
     }
 
     /// Its host veth.
@@ -106,10 +123,10 @@ impl Pod {
         1000 + self.tenant as u32 * 100 + self.subnet as u32 * 40 + self.host as u32
     }
 
-    /// Its identity, the same for all Pods of a tenant.
+    /// Its identity, the same for all Pods of a tenant, and for all nodes.
     #[must_use]
     pub const fn identity(self) -> u32 {
-        10 + self.tenant as u32
+        if self.is_node() { 20 } else { 10 + self.tenant as u32 }
     }
 
     const fn is_router(self) -> bool {
@@ -117,7 +134,11 @@ impl Pod {
     }
 
     const fn flags(self) -> u32 {
-        EP_POLICY_READY | if self.is_router() { EP_ROUTER } else { 0 }
+        EP_POLICY_READY | if self.is_router() { EP_ROUTER } else { 0 } | if self.is_node() { EP_NODE } else { 0 }
+    }
+
+    const fn kind(self) -> u8 {
+        if self.is_node() { KIND_NODE } else { KIND_POD }
     }
 
     /// Its interface record on its own node.
@@ -134,7 +155,7 @@ impl Pod {
             gateway_mac: self.gateway_mac(),
             mtu: MTU,
             vpc_index: self.vpc_index(),
-            kind: KIND_POD,
+            kind: self.kind(),
             prefix_length: 24,
             identity: self.identity(),
             policy: 1,
@@ -155,7 +176,7 @@ impl Pod {
             mac: self.mac(),
             gateway_mac: self.gateway_mac(),
             mtu: MTU,
-            kind: KIND_POD,
+            kind: self.kind(),
             identity: self.identity(),
             policy: 1,
             generation: endpoint_generation(self.vpc(), be32(self.address())),
@@ -184,13 +205,25 @@ pub const fn vtep(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(192, 0, 2, 1 + node as u8)
 }
 
+/// An address of a node that no other node knows.
+#[must_use]
+pub const fn own_address(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(203, 0, 113, 200 + node as u8)
+}
+
+/// The addresses that nodes have besides that of their node port, as the tables of `node` hold them, with the node.
+#[must_use]
+pub const fn node_addresses(node: usize) -> [(Ipv4Addr, usize); 3] {
+    [(vtep(0), 0), (vtep(1), 1), (own_address(node), node)]
+}
+
 /// What a node's tables hold.
 #[must_use]
 pub fn tables(node: usize) -> Tables {
     let mut tables = Tables::default();
     let other = be32(vtep(1 - node));
     tables.vteps.insert(other, Vtep { next_hop: other, mtu: UNDERLAY_MTU, zero: 0 });
-    for pod in pods() {
+    for pod in pods().into_iter().chain([Pod::node_port(0), Pod::node_port(1)]) {
         let address = be32(pod.address());
         tables.endpoints.insert(EndpointKey { vpc: pod.vpc(), address }, pod.endpoint(node));
         tables.vpcs.insert(
@@ -225,6 +258,16 @@ pub fn tables(node: usize) -> Tables {
             RouteKey::new(pod.table(), Ipv4Addr::new(10, 8, 0, 0), 16),
             Route { kind: ROUTE_TARGET_GONE, ..Route::default() },
         );
+        for (address, of) in node_addresses(node).into_iter().filter(|_| pod.tenant == 0) {
+            let (key, generation) = (be32(address), endpoint_generation(pod.vpc(), be32(address)));
+            let endpoint = Endpoint { generation, ..Pod::node_port(of).endpoint(node) };
+            tables.endpoints.insert(EndpointKey { vpc: pod.vpc(), address: key }, endpoint);
+            let route = Route { kind: ROUTE_CONNECTED, vni: endpoint.vni, ..Route::default() };
+            tables.routes.insert(RouteKey::new(pod.table(), address, 32), route);
+        }
+        if pod.is_node() {
+            continue;
+        }
         for direction in [EGRESS, INGRESS] {
             let key = PolicyKey {
                 identity: pod.identity(),

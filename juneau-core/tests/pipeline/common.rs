@@ -28,6 +28,25 @@ impl Net {
         &mut self.0[pod.node()]
     }
 
+    /// One frame at the node port of a node.
+    pub(crate) fn host(&mut self, node: usize, frame: &[u8]) -> Outcome {
+        self.0[node].handle(&Packet::new(Hook::NodePort, Pod::node_port(node).ifindex(), frame), NOW).unwrap()
+    }
+
+    /// What a node sends from one of its addresses, through both nodes, if need be: the last outcome.
+    pub(crate) fn host_sends(
+        &mut self,
+        node: usize,
+        source: std::net::Ipv4Addr,
+        to: std::net::Ipv4Addr,
+        layer4: Layer4,
+    ) -> Outcome {
+        let port = Pod::node_port(node);
+        let sent = Frame::new(source, to, layer4).macs(port.mac(), port.gateway_mac()).build();
+        let outcome = self.host(node, &sent);
+        if outcome.verdict.action == Action::Encap { self.underlay(1 - node, &outcome.frame) } else { outcome }
+    }
+
     /// One frame at a Pod's host veth.
     pub(crate) fn raw(&mut self, from: Pod, frame: &[u8]) -> Outcome {
         self.raw_at(from, frame, NOW)
@@ -61,6 +80,12 @@ impl Net {
 pub(crate) fn assert_peer(outcome: &Outcome, to: Pod) {
     assert_eq!((outcome.verdict.reason, outcome.verdict.action), (Reason::Ok, Action::Peer));
     assert_eq!(outcome.verdict.ifindex, to.ifindex());
+}
+
+#[track_caller]
+pub(crate) fn assert_node(outcome: &Outcome, node: usize) {
+    assert_eq!((outcome.verdict.reason, outcome.verdict.action), (Reason::Ok, Action::Node));
+    assert_eq!(outcome.verdict.ifindex, Pod::node_port(node).ifindex());
 }
 
 #[track_caller]

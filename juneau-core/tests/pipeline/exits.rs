@@ -88,7 +88,7 @@ const CASES: &[Case] = &[
         change(net, Change::Policy(key, None));
         net.send_frame(A, &to_b(echo(1)))
     }),
-    (Reason::NoRoute, |net| net.send(A, Ipv4Addr::new(192, 0, 2, 1), echo(1))),
+    (Reason::NoRoute, |net| net.send(A, Ipv4Addr::new(198, 51, 100, 7), echo(1))),
     (Reason::RouteUnreachable, |net| net.send(A, Ipv4Addr::new(10, 8, 1, 1), echo(1))),
     (Reason::NoEndpoint, |net| net.send(A, Ipv4Addr::new(10, 0, 2, 99), echo(1))),
     (Reason::Gateway, |net| net.send(A, A.gateway(), echo(1))),
@@ -151,6 +151,7 @@ const CASES: &[Case] = &[
         net.underlay(0, &vxlan(vtep(1), vtep(0), A.vni(), 0, &inner))
     }),
     (Reason::Ecn, |net| net.underlay(0, &from_c(echo(1), 3))),
+    (Reason::NodeSource, |net| net.host_sends(0, C.address(), A.address(), echo(1))),
     (Reason::PmtuUpdate, |net| {
         let about = net.raw(A, &frame(A, C.address(), data(1, 2, 1400)).build()).frame;
         net.0[0].counters = Default::default();

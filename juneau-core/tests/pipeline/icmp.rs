@@ -41,7 +41,7 @@ fn each_reason_has_its_answer() {
     let mut net = Net::new();
     let routed = Pod::new(0, 2, 10);
     let cases = [
-        (frame(A, Ipv4Addr::new(192, 0, 2, 1), udp(1, 2, 100)), Reason::NoRoute, ICMP_UNREACHABLE, 0),
+        (frame(A, Ipv4Addr::new(198, 51, 100, 7), udp(1, 2, 100)), Reason::NoRoute, ICMP_UNREACHABLE, 0),
         (frame(A, Ipv4Addr::new(10, 8, 0, 1), udp(1, 2, 3)), Reason::RouteUnreachable, ICMP_UNREACHABLE, 1),
         (frame(A, Ipv4Addr::new(10, 0, 2, 99), syn(1, 2)), Reason::NoEndpoint, ICMP_UNREACHABLE, 1),
         (Frame { ttl: 1, ..frame(A, routed.address(), echo(1)) }, Reason::TtlExceeded, ICMP_TIME_EXCEEDED, 0),
@@ -120,7 +120,7 @@ fn a_segment_of_a_gso_packet_is_what_must_fit() {
 #[test]
 fn answers_are_limited_for_each_tenant_and_moment() {
     let mut net = Net::new();
-    let nowhere = Ipv4Addr::new(192, 0, 2, 1);
+    let nowhere = Ipv4Addr::new(198, 51, 100, 7);
     for _ in 0..10 {
         assert_answer(&net.send(A, nowhere, echo(1)), Reason::NoRoute, A);
     }

@@ -9,6 +9,7 @@ mod flows;
 mod fragments;
 mod icmp;
 mod moves;
+mod node;
 mod overlay;
 mod policy;
 mod properties;

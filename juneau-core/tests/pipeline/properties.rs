@@ -5,7 +5,7 @@ use juneau_core::flow::FlowRead;
 use juneau_core::layout::{FLOW_EMBRYONIC, FLOW_REPLY, FROM_OVERLAY, FROM_POD, be32, endpoint_generation};
 use juneau_core::pipeline::{Count, Generations, Outcome, Packet, Tunnel};
 use juneau_core::testkit::packets::{Frame, Layer4, arp_request, icmp_error, vxlan};
-use juneau_core::testkit::topology::{Pod, pods, vtep};
+use juneau_core::testkit::topology::{Pod, own_address, pods, vtep};
 use juneau_core::time::Now;
 use juneau_core::verdict::{Action, Hook, Reason};
 use proptest::prelude::*;
@@ -16,6 +16,8 @@ use std::net::Ipv4Addr;
 enum Event {
     /// A Pod sends.
     Send { from: Pod, frame: Vec<u8> },
+    /// A node itself sends.
+    Host { node: usize, source: Ipv4Addr, frame: Vec<u8> },
     /// A node of ours, or a stranger, sends VXLAN to a node.
     Arrive { node: usize, frame: Vec<u8>, vni: u32, known: bool },
     /// Time passes.
@@ -30,9 +32,16 @@ fn pod() -> BoxedStrategy<Pod> {
     proptest::sample::select(pods()).boxed()
 }
 
+/// Every address of both nodes.
+fn node_destinations() -> Vec<Ipv4Addr> {
+    let own = (0..2).flat_map(|node| [Pod::node_port(node).address(), vtep(node), own_address(node)]);
+    own.collect()
+}
+
 fn destination() -> BoxedStrategy<Ipv4Addr> {
     prop_oneof![
         6 => pod().prop_map(Pod::address),
+        2 => proptest::sample::select(node_destinations()),
         1 => Just(Ipv4Addr::new(10, 9, 0, 1)),
         1 => Just(Ipv4Addr::new(10, 8, 0, 1)),
         1 => Just(Ipv4Addr::new(10, 0, 1, 1)),
@@ -95,7 +104,17 @@ fn event() -> BoxedStrategy<Event> {
             let source = if known { vtep(1 - node) } else { Ipv4Addr::new(192, 0, 2, 99) };
             Event::Arrive { node, frame: vxlan(source, vtep(node), vni, tos, &inner), vni, known }
         });
+    let source = prop_oneof![4 => proptest::sample::select(node_destinations()), 1 => destination()];
+    let host = (0usize..2, source)
+        .prop_flat_map(|(node, source)| (Just(node), Just(source), sent(Pod::node_port(node))))
+        .prop_map(|(node, source, mut frame)| {
+            if frame.len() > 33 && frame[12..14] == [8, 0] {
+                frame[26..30].copy_from_slice(&source.octets());
+            }
+            Event::Host { node, source, frame }
+        });
     prop_oneof![
+        8 => host,
         20 => send,
         8 => arrive,
         1 => (1u32..200).prop_map(Event::Wait),
@@ -120,7 +139,7 @@ fn check_exit(packet: &Packet<'_>, outcome: &Outcome, tenant: Option<u8>) {
         Count::None => assert_eq!((verdict.action, verdict.reason), (Action::Pass, Reason::Ok)),
         Count::Traffic { vpc_index, direction, .. } => {
             assert!(verdict.is_delivered() && verdict.reason == Reason::Ok);
-            let expected = if packet.hook == Hook::Pod { FROM_POD } else { FROM_OVERLAY };
+            let expected = if matches!(packet.hook, Hook::Pod | Hook::NodePort) { FROM_POD } else { FROM_OVERLAY };
             assert_eq!(direction, expected);
             assert_eq!(Some(vpc_index), tenant.map(u16::from), "counted for the tenant that sent");
         }
@@ -133,6 +152,10 @@ fn check_exit(packet: &Packet<'_>, outcome: &Outcome, tenant: Option<u8>) {
     }
     match verdict.action {
         Action::Peer => assert_eq!(Some(tenant_of_interface(verdict.ifindex)), tenant, "tenants never meet"),
+        Action::Node => {
+            assert_eq!(tenant, Some(0), "a node is in the VPC of tenant 0 alone");
+            assert!((0..2).any(|node| Pod::node_port(node).ifindex() == verdict.ifindex));
+        }
         Action::Answer => assert_eq!(verdict.ifindex, packet.ifindex, "an answer goes to who sent"),
         Action::Encap | Action::Device => {
             assert_eq!(tenant_of_vni(verdict.vni), tenant, "tenants never meet");
@@ -189,6 +212,24 @@ fn play(events: Vec<Event>) {
                     packets[other] += u64::from(outcome.count != Count::None);
                 }
             }
+            Event::Host { node, source, frame } => {
+                let packet = Packet::new(Hook::NodePort, Pod::node_port(node).ifindex(), &frame);
+                let explained = net.0[node].explain(&packet, now).unwrap();
+                let outcome = net.0[node].handle(&packet, now).unwrap();
+                assert_eq!((&explained.verdict, &explained.frame), (&outcome.verdict, &outcome.frame));
+                check_exit(&packet, &outcome, Some(0));
+                packets[node] += u64::from(outcome.count != Count::None);
+                let own = [Pod::node_port(node).address(), vtep(node), own_address(node)];
+                let is_foreign = frame[12..14] == [8, 0] && !own.contains(&source);
+                let answers = outcome.verdict.action == Action::Answer;
+                assert!(!is_foreign || !outcome.verdict.is_delivered() && !answers, "what it forwards has no way in");
+                if outcome.verdict.action == Action::Encap {
+                    let packet = Packet::new(Hook::Overlay, 2, &outcome.frame);
+                    let outcome = net.0[1 - node].handle(&packet, now).unwrap();
+                    check_exit(&packet, &outcome, Some(0));
+                    packets[1 - node] += u64::from(outcome.count != Count::None);
+                }
+            }
             Event::Arrive { node, frame, vni, known } => {
                 let packet = Packet::new(Hook::Overlay, 2, &frame);
                 let outcome = net.0[node].handle(&packet, now).unwrap();
@@ -228,7 +269,7 @@ proptest! {
     #[test]
     fn no_bytes_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..120),
-        hook in proptest::sample::select(vec![Hook::Pod, Hook::Overlay, Hook::Vxlan, Hook::Cgroup]),
+        hook in proptest::sample::select(vec![Hook::Pod, Hook::Overlay, Hook::Vxlan, Hook::Cgroup, Hook::NodePort]),
         vlan_present in proptest::bool::weighted(0.1),
         gso_size in prop_oneof![Just(0u32), any::<u32>()],
         aimed in any::<bool>(),

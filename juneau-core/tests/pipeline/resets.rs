@@ -153,7 +153,7 @@ fn resets_and_icmp_errors_share_a_limit() {
     close(&mut net, EGRESS);
     for _ in 0..5 {
         assert_answer(&net.send_frame(A, &stray()), Reason::PolicyEgress, A);
-        assert_answer(&net.send(A, Ipv4Addr::new(192, 0, 2, 1), udp(1, 2, 3)), Reason::NoRoute, A);
+        assert_answer(&net.send(A, Ipv4Addr::new(198, 51, 100, 7), udp(1, 2, 3)), Reason::NoRoute, A);
     }
     assert_drop(&net.send_frame(A, &stray()), Reason::PolicyEgress);
     assert_answer(&net.raw_at(A, &stray().build(), NOW.later(1)), Reason::PolicyEgress, A);
