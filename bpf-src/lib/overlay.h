@@ -83,7 +83,8 @@ static __always_inline int jn_inner_parse(struct __sk_buff *skb, struct jn_conte
 /* What a record says against a packet that finds it. */
 static __always_inline int jn_overlay_fits(const struct jn_flow *flow, const struct jn_packet *packet)
 {
-	return (flow->kind == JN_EGRESS_PEER || flow->kind == JN_EGRESS_NODE) && flow->vtep == packet->vtep && jn_mac_equal(flow->dmac, packet->macs);
+	return (flow->kind == JN_EGRESS_PEER || flow->kind == JN_EGRESS_NODE) && flow->vtep == packet->vtep &&
+	       jn_mac_equal(flow->dmac, packet->macs);
 }
 
 /* Rules 4 to 7: a hit leaves from here. `hook` and `begin` are constants. */

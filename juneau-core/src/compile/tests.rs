@@ -10,6 +10,8 @@ use crate::model::{Attachment, EndpointKind, Node, Route, RouteTable, RouteTarge
 use crate::tables::Capacities;
 use std::time::{Duration, Instant};
 
+mod nodes;
+
 /// Of what is on this node.
 const HERE_FLAGS: u32 = EP_LOCAL | EP_EGRESS_ANY | EP_INGRESS_ANY;
 const HERE: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 11);
