@@ -57,3 +57,58 @@ fn wished_routes_and_attachments_are_never_read_from_files() {
     assert_eq!(run.texts(), [""; 0]);
     assert_eq!(run.tables, before.tables);
 }
+
+/// A node's own endpoint is of the VPC that nodes are in, one for each, and named after it.
+#[test]
+fn endpoints_of_nodes_are_in_vpc_default_alone() {
+    let mut files = example();
+    let default = "\
+apiVersion: juneau.loutres.me/v1alpha1
+kind: Vpc
+metadata: {name: default}
+spec: {allowedNamespaces: {matchLabels: {no: body}}}
+status: {vpcID: 1, mainRouteTable: default}
+---
+apiVersion: juneau.loutres.me/v1alpha1
+kind: RouteTable
+metadata: {name: default}
+spec: {vpc: default}
+status: {tableID: 1, routes: []}
+---
+apiVersion: juneau.loutres.me/v1alpha1
+kind: Subnet
+metadata: {name: default}
+spec: {vpc: default, cidr: 10.244.0.0/16}
+status: {vni: 9, gateway: 10.244.0.1, gatewayMAC: '02:00:0a:f4:00:01'}
+";
+    files.insert("default.yaml".into(), default.into());
+    let endpoint = |name: &str, subnet: &str, address: &str| {
+        format!(
+            "{{apiVersion: juneau.loutres.me/v1alpha1, kind: NetworkEndpoint, metadata: {{name: {name}, namespace: red}}, \
+             spec: {{kind: Node, nodeName: node-2, subnet: {subnet}, address: {address}, macAddress: '02:00:0a:f4:00:{:02x}'}}}}\n",
+            address.len()
+        )
+    };
+    let mut with = |endpoints: &[String]| {
+        files.insert("nodes.yaml".into(), endpoints.join("---\n"));
+        let run = node(1).run(&files);
+        let own = run.tables.endpoints.keys().filter(|key| key.vpc == 1).count();
+        (run.texts(), own)
+    };
+    let right = endpoint("juneau-node.node-2", "default", "10.244.0.6/16");
+    // No endpoint of the VPC is on this node, so nothing of it is programmed; but nothing is wrong, whoever may enter.
+    assert_eq!(with(std::slice::from_ref(&right)), (vec![], 0));
+    for (endpoint, what) in [
+        (endpoint("node-2", "default", "10.244.0.6/16"), "is not named after its node, juneau-node.node-2"),
+        (endpoint("juneau-node.node-2", "red-a", "10.0.1.99/24"), "Subnet/red-a is not of Vpc/default"),
+        (endpoint("juneau-node.node-2", "default", "10.244.0.1/16"), "is the gateway of Subnet/default"),
+    ] {
+        let (problems, own) = with(&[endpoint]);
+        assert!(problems.len() == 1 && problems[0].contains(what) && own == 0, "{problems:?}");
+    }
+    let twin = right.replace("namespace: red", "namespace: blue").replace("10.244.0.6", "10.244.0.77");
+    let twin = twin.replace("f4:00:0d", "f4:00:99");
+    let (problems, _) = with(&[right, twin]);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("Node/node-2 has NetworkEndpoint/blue/juneau-node.node-2 already"), "{problems:?}");
+}

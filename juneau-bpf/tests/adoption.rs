@@ -11,7 +11,7 @@ fn a_second_load_takes_over_maps_and_links() {
     sandbox(|sandbox| {
         let ifindex = sandbox.veth("pod0.1");
         let first = Dataplane::open(sandbox.options()).unwrap();
-        assert_eq!(first.load(), LoadId { abi: 1, generation: 1 });
+        assert_eq!(first.load(), LoadId { abi: 2, generation: 1 });
         first.attach_pod("pod0.1", ifindex).unwrap();
         let flows = first.map_id("jn_flows").unwrap();
         let tails = first.map_id("jn_tails").unwrap();
@@ -35,7 +35,7 @@ fn a_second_load_takes_over_maps_and_links() {
         assert_eq!(adopted.len(), 1);
         assert_eq!(adopted[0].load, Some(second.load()));
         assert_ne!(adopted[0].program, links[0].program);
-        assert_eq!(second.retire_old_generations().unwrap(), [LoadId { abi: 1, generation: 1 }]);
+        assert_eq!(second.retire_old_generations().unwrap(), [LoadId { abi: 2, generation: 1 }]);
         assert!(!sandbox.pins("abi-2").contains(&"gen-1".to_owned()));
         second.remove().unwrap();
         assert!(!sandbox.root().exists());

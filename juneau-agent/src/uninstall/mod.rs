@@ -11,6 +11,7 @@ pub use report::{Item, Outcome, Report};
 
 use crate::lock::{Lock, LockError};
 use crate::net::{Link, NetError, Netlink};
+use crate::node_port;
 use crate::pod::{LINK_GROUP, Record};
 use crate::underlay::VXLAN_DEVICE;
 use juneau_bpf::{AttachPoint, Remains};
@@ -19,8 +20,6 @@ use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// The device through which the node itself speaks to Pods, where a release has one.
-const NODE_DEVICE: &str = "juneau_node";
 const AGAIN: &str = "see the message, then once more";
 
 /// Where an agent that ran here had its things.
@@ -126,7 +125,7 @@ impl Node<'_> {
     /// The node's ends of Pods' interfaces.
     async fn pods(&mut self, links: &[Link]) {
         let ours = links.iter().filter(|link| link.group == LINK_GROUP && link.kind.as_deref() == Some("veth"));
-        for link in ours.filter(|link| link.name != NODE_DEVICE) {
+        for link in ours.filter(|link| !node_port::is_part(&link.name)) {
             let record = link.alias.as_deref().and_then(Record::from_alias);
             let Some(record) = record.filter(|_| link.peer_elsewhere) else {
                 // Half made, or its other end was never taken to a Pod, or came back from one.
@@ -147,7 +146,7 @@ impl Node<'_> {
     }
 
     async fn devices(&mut self, links: &[Link]) {
-        for (name, kind) in [(VXLAN_DEVICE, Some("vxlan")), (NODE_DEVICE, None)] {
+        for (name, kind) in [(VXLAN_DEVICE, Some("vxlan")), (node_port::DEVICE, None)] {
             let Some(link) = links.iter().find(|link| link.name == name) else { continue };
             if kind.is_some_and(|kind| link.kind.as_deref() != Some(kind)) {
                 let why = "it is no VXLAN device, so it is somebody else's";

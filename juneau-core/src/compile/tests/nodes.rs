@@ -1,7 +1,7 @@
 //! Endpoints of nodes, and the addresses behind them.
 
 use super::*;
-use crate::layout::{EP_NODE, KIND_NODE};
+use crate::layout::{self, EP_NODE, KIND_NODE};
 
 const VPC: u32 = 2;
 /// The node ports of node-1 and node-2, in the first Subnet.
