@@ -12,5 +12,6 @@ pub mod crd;
 pub mod kinds;
 pub mod names;
 pub mod normalise;
+pub mod probes;
 pub mod source;
 pub mod view;

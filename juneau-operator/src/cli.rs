@@ -133,6 +133,7 @@ mod tests {
             "--health-probe-bind-address=:1",
             "--metrics-bind-address=:1",
             "--metrics-secure=false",
+            "--enable-probe-rewrite",
         ] {
             assert!(parse(&format!("juneau-operator run {flag}")).is_ok(), "{flag}");
             let refused = parse(&format!("juneau-operator run --directory d {flag}")).unwrap_err();

@@ -33,7 +33,7 @@ pub struct Right {
     pub verbs: &'static [&'static str],
 }
 
-/// The name of the ValidatingWebhookConfiguration.
+/// The name of the ValidatingWebhookConfiguration, and of the MutatingWebhookConfiguration.
 pub const WEBHOOK: &str = "juneau";
 
 const fn cluster(group: &'static str, resource: &'static str, verbs: &'static [&'static str]) -> Right {
@@ -84,6 +84,13 @@ pub const OPERATOR: &[Right] = &[
         scope: Scope::Cluster,
         group: "admissionregistration.k8s.io",
         resource: "validatingwebhookconfigurations",
+        name: WEBHOOK,
+        verbs: &["get", "list", "patch", "watch"],
+    },
+    Right {
+        scope: Scope::Cluster,
+        group: "admissionregistration.k8s.io",
+        resource: "mutatingwebhookconfigurations",
         name: WEBHOOK,
         verbs: &["get", "list", "patch", "watch"],
     },

@@ -95,7 +95,7 @@ async fn post(state: &Arc<State>, path: &str, body: impl Into<Body>) -> (StatusC
 
 async fn post_to(admission: Admission, path: &str, body: impl Into<Body>) -> (StatusCode, String) {
     let request = Request::post(path).header("content-type", "application/json").body(body.into()).unwrap();
-    let response = router(admission).oneshot(request).await.unwrap();
+    let response = router(admission, true).oneshot(request).await.unwrap();
     let status = response.status();
     let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -307,7 +307,7 @@ async fn a_certificate_is_replaced_while_the_webhook_listens() {
     let config = Arc::new(tls(Arc::clone(&resolver), false).unwrap());
     let server = tokio::spawn(juneau_operator::http::serve(
         listener,
-        router(admission(&synced())),
+        router(admission(&synced()), true),
         Some(config),
         false,
         IDLE_OF_API_SERVERS,
@@ -346,7 +346,7 @@ async fn http_2_is_spoken_when_it_is_asked_for_and_only_then() {
         let port = listener.local_addr().unwrap().port();
         let (_stop, stopped) = watch::channel(false);
         let config = Arc::new(tls(resolver, http2).unwrap());
-        let router = router(admission(&synced()));
+        let router = router(admission(&synced()), true);
         tokio::spawn(juneau_operator::http::serve(listener, router, Some(config), http2, IDLE_OF_API_SERVERS, stopped));
         let stream = tls_client(port, &bundle, &["h2", "http/1.1"]).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(agreed.as_bytes()));

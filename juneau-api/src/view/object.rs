@@ -6,6 +6,7 @@
 use super::{Text, Texts, Time};
 use crate::annotations;
 use crate::kinds::{self, EndpointKind};
+use crate::probes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,6 +38,10 @@ pub struct Pod {
     pub host_network: bool,
     /// Names of the interfaces that it asks for, `eth0` first; none where its annotations cannot be read.
     pub interfaces: Vec<Text>,
+    /// The probes that its node's agent executes ([`probes::CONFIGS`]), as they are written.
+    pub probes: Option<Text>,
+    /// When it was made.
+    pub created: Option<Time>,
 }
 
 /// What is read of a Vpc.
@@ -165,12 +170,15 @@ impl From<kinds::Pod> for Pod {
     fn from(object: kinds::Pod) -> Self {
         let spec = object.spec.unwrap_or_default();
         // Of which network an interface is when nobody says, its name does not depend on.
-        let requests = annotations::requests(&object.metadata.annotations.unwrap_or_default(), None);
+        let annotations = object.metadata.annotations.unwrap_or_default();
+        let requests = annotations::requests(&annotations, None);
         Self {
             interfaces: requests.into_iter().flatten().map(|request| request.interface.into()).collect(),
             uid: object.metadata.uid.unwrap_or_default().into(),
             node: some(spec.node_name),
             host_network: spec.host_network.unwrap_or_default(),
+            probes: annotations.get(probes::CONFIGS).map(|text| text.as_str().into()),
+            created: object.metadata.creation_timestamp,
         }
     }
 }

@@ -10,8 +10,10 @@
 mod ask;
 mod networks;
 mod pods;
+mod probes;
 mod server;
 
+pub use probes::{MUTATED, rewrite};
 pub use server::{Admission, Counts, Labels, router};
 
 use crate::plan::Config;
@@ -108,6 +110,15 @@ impl Denial {
     fn of_missing(kind: Kind, name: &str, message: String) -> Self {
         Self { message, lag: true, missing: Some((kind, ObjectName::new("", name))) }
     }
+}
+
+/// A yes.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Said {
+    /// What the user is to be told beside it.
+    warnings: Vec<String>,
+    /// What is to be changed, as a JSON patch (RFC 6902).
+    patch: Vec<Value>,
 }
 
 /// The answer: what is to be told to the user beside a yes, or why not.

@@ -1,9 +1,10 @@
 //! The HTTP around [`review`].
 
 use super::ask::{Answer, ask};
-use super::{Denial, REVIEWED, Reference, Request, review};
+use super::{Denial, MUTATED, REVIEWED, Reference, Request, Said, probes, review};
 use crate::plan::Config;
 use crate::state::State;
+use crate::view::View;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
@@ -13,6 +14,7 @@ use axum::routing::post;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,15 +52,26 @@ pub struct Admission {
     pub counts: Counts,
 }
 
-/// The paths of the webhook.
-pub fn router(admission: Admission) -> Router {
+/// Answers a question from what exists.
+type Answering = fn(&View, &Config, &Request) -> Result<Said, Denial>;
+
+/// The paths of the webhook; with `probes` the one that rewrites probes among them.
+pub fn router(admission: Admission, probes: bool) -> Router {
+    let validating: Answering = |view, config, request| {
+        review(view, config, request).map(|warnings| Said { warnings, ..Said::default() })
+    };
+    let mut paths: Vec<(&str, &str, Answering)> =
+        REVIEWED.iter().map(|(_, kind, path)| (*kind, *path, validating)).collect();
+    if probes {
+        paths.push((MUTATED.1, MUTATED.2, probes::mutate));
+    }
     let mut router = Router::new();
-    for (_, kind, path) in REVIEWED {
+    for (kind, path, answering) in paths {
         let admission = admission.clone();
         router = router.route(
             path,
             post(move |body: Bytes| async move {
-                let response = admission.answer(kind, &body).await;
+                let response = admission.answer(kind, answering, &body).await;
                 let verdict = match &response {
                     Ok((true, _)) => "allowed",
                     Ok((false, _)) => "denied",
@@ -86,7 +99,7 @@ impl IntoResponse for Unanswered {
 
 impl Admission {
     /// Whether it is allowed, and the whole answer.
-    async fn answer(&self, kind: &str, body: &[u8]) -> Result<(bool, Value), Unanswered> {
+    async fn answer(&self, kind: &str, answering: Answering, body: &[u8]) -> Result<(bool, Value), Unanswered> {
         let bad = |message: String| Unanswered(StatusCode::BAD_REQUEST, message);
         let value: Value = serde_json::from_slice(body).map_err(|error| bad(format!("not JSON: {error}")))?;
         let is = |field: &str, wanted: &str| value.get(field).and_then(Value::as_str) == Some(wanted);
@@ -98,12 +111,20 @@ impl Admission {
         if request.kind.kind != kind {
             return Err(bad(format!("this path reviews {kind}, not {}", request.kind.kind)));
         }
-        let verdict = self.verdict(&request).await?;
+        let verdict = self.verdict(answering, &request).await?;
         let allowed = verdict.is_ok();
         let mut response = json!({ "uid": request.uid, "allowed": allowed });
         match verdict {
-            Ok(warnings) if warnings.is_empty() => {}
-            Ok(warnings) => response["warnings"] = warnings.into(),
+            Ok(Said { warnings, patch }) => {
+                if !warnings.is_empty() {
+                    response["warnings"] = warnings.into();
+                }
+                if !patch.is_empty() {
+                    let text = ByteString(Value::from(patch).to_string().into_bytes());
+                    response["patchType"] = "JSONPatch".into();
+                    response["patch"] = serde_json::to_value(text).map_err(|error| bad(error.to_string()))?;
+                }
+            }
             Err(denial) => {
                 response["status"] = json!({
                     "status": "Failure", "reason": "Forbidden", "code": 403, "message": denial.message,
@@ -115,7 +136,7 @@ impl Admission {
 
     /// Reviews, and again as long as a newer view, or what the API server says of an object that it lacks, may change a
     /// refusal.
-    async fn verdict(&self, request: &Request) -> Result<Result<Vec<String>, Denial>, Unanswered> {
+    async fn verdict(&self, answering: Answering, request: &Request) -> Result<Result<Said, Denial>, Unanswered> {
         let deadline = Instant::now() + PATIENCE;
         let mut changes = self.state.changes();
         let mut answers: Vec<(Reference, Option<Answer>)> = Vec::new();
@@ -140,11 +161,11 @@ impl Admission {
                 });
                 let mut lacking = found.filter(|object| view.get(object.kind(), &object.name()).is_none()).peekable();
                 if lacking.peek().is_none() {
-                    return review(view, &config, request);
+                    return answering(view, &config, request);
                 }
                 let mut whole = view.clone();
                 lacking.cloned().for_each(|object| whole.insert(object));
-                review(&whole, &config, request)
+                answering(&whole, &config, request)
             });
             let denial = match verdict {
                 Err(denial) if denial.lag => denial,

@@ -2,12 +2,17 @@
 
 use super::{Bundle, CertificateError, RENEW_BEFORE, Reason, Resolver};
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhook, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
+use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -96,6 +101,22 @@ pub fn decide(
     Step::Serve(bundle)
 }
 
+/// The webhooks of both configurations as if they were one. Their names are distinct.
+fn both(
+    validating: Option<ValidatingWebhookConfiguration>,
+    mutating: Option<&MutatingWebhookConfiguration>,
+) -> Option<ValidatingWebhookConfiguration> {
+    let Some(mutating) = mutating else { return validating };
+    let mut all = validating.unwrap_or_default();
+    let others = mutating.webhooks.iter().flatten().map(|webhook| ValidatingWebhook {
+        name: webhook.name.clone(),
+        client_config: webhook.client_config.clone(),
+        ..ValidatingWebhook::default()
+    });
+    all.webhooks.get_or_insert_default().extend(others);
+    Some(all)
+}
+
 /// Keeps certificates: one a replica.
 #[derive(Clone)]
 pub struct Keeper {
@@ -107,6 +128,8 @@ pub struct Keeper {
     pub secret: String,
     /// The ValidatingWebhookConfiguration's name.
     pub configuration: String,
+    /// There is a MutatingWebhookConfiguration of that name, too.
+    pub mutating: bool,
     /// Names and addresses under which API servers reach the webhook.
     pub hosts: BTreeSet<String>,
     /// What is served.
@@ -127,7 +150,13 @@ impl Keeper {
                 .default_backoff()
                 .map(|event| event.map(drop)),
         );
-        let mut changed = pin!(changed);
+        let of_mutating: BoxStream<'_, _> = if self.mutating {
+            let events = watcher::watcher(Api::<MutatingWebhookConfiguration>::all(self.client.clone()), one(&self.configuration));
+            events.default_backoff().map(|event| event.map(drop)).boxed()
+        } else {
+            futures::stream::pending().boxed()
+        };
+        let mut changed = pin!(futures::stream::select(changed, of_mutating));
         let mut pause = RETRY.0;
         let mut next = Instant::now();
         let mut settling = None;
@@ -173,7 +202,12 @@ impl Keeper {
         settling: &mut Option<(Bundle, Instant)>,
     ) -> Result<Duration, Failure> {
         let secret = secrets.get_opt(&self.secret).await?;
-        let configuration = configurations.get_opt(&self.configuration).await?;
+        let validating = configurations.get_opt(&self.configuration).await?;
+        let mutating = match self.mutating {
+            true => Api::<MutatingWebhookConfiguration>::all(self.client.clone()).get_opt(&self.configuration).await?,
+            false => None,
+        };
+        let configuration = both(validating.clone(), mutating.as_ref());
         let served = self.resolver.served();
         let now = SystemTime::now();
         let at_once = Duration::ZERO;
@@ -191,7 +225,15 @@ impl Keeper {
                 }
             }
             Step::Trust { webhooks, authorities } => {
-                if let Err(error) = self.trust(configurations, webhooks, authorities).await {
+                let is_validating = |name: &String| {
+                    validating.iter().flat_map(|found| found.webhooks.iter().flatten()).any(|webhook| webhook.name == *name)
+                };
+                let (first, second): (Vec<_>, Vec<_>) = webhooks.into_iter().partition(is_validating);
+                let trusted = async {
+                    self.trust(configurations, first, &authorities).await?;
+                    self.trust(&Api::<MutatingWebhookConfiguration>::all(self.client.clone()), second, &authorities).await
+                };
+                if let Err(error) = trusted.await {
                     let untold =
                         decide(secret.as_ref(), configuration.as_ref(), served.as_ref(), &self.hosts, now, false);
                     if let Step::Serve(bundle) = untold {
@@ -244,14 +286,15 @@ impl Keeper {
         }
     }
 
-    async fn trust(
-        &self,
-        configurations: &Api<ValidatingWebhookConfiguration>,
-        webhooks: Vec<String>,
-        authorities: String,
-    ) -> kube::Result<()> {
+    async fn trust<K>(&self, configurations: &Api<K>, webhooks: Vec<String>, authorities: &str) -> kube::Result<()>
+    where
+        K: Clone + DeserializeOwned + Debug,
+    {
+        if webhooks.is_empty() {
+            return Ok(());
+        }
         let authorities =
-            serde_json::to_value(ByteString(authorities.into_bytes())).map_err(kube::Error::SerdeError)?;
+            serde_json::to_value(ByteString(authorities.as_bytes().to_vec())).map_err(kube::Error::SerdeError)?;
         let webhooks: Vec<_> = webhooks
             .into_iter()
             .map(|name| {

@@ -110,6 +110,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         namespace: options.pod_namespace.clone(),
         secret: options.webhook_ca_secret_name.clone(),
         configuration: options.webhook_configuration.clone(),
+        mutating: options.enable_probe_rewrite,
         hosts,
         resolver,
         patience,
@@ -135,7 +136,7 @@ pub async fn run(options: Options, stop: Receiver<bool>) -> Result<(), RunError>
         "webhook",
         http::serve(
             webhook,
-            router(admission),
+            router(admission, options.enable_probe_rewrite),
             Some(tls),
             options.enable_http2,
             http::IDLE_OF_API_SERVERS,

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Flags that mean something at an API server only.
-const AT_A_SERVER: [&str; 12] = [
+const AT_A_SERVER: [&str; 13] = [
     "kubeconfig",
     "leader_elect",
     "lease_duration",
@@ -18,6 +18,7 @@ const AT_A_SERVER: [&str; 12] = [
     "webhook_hosts",
     "webhook_ca_secret_name",
     "webhook_configuration",
+    "enable_probe_rewrite",
     "health_probe_bind_address",
     "metrics_bind_address",
     "metrics_secure",
@@ -85,9 +86,15 @@ pub struct Options {
     /// Secret with the webhook's certificate, made when it is missing.
     #[arg(long, value_name = "NAME", default_value = crate::certificates::SECRET)]
     pub webhook_ca_secret_name: String,
-    /// ValidatingWebhookConfiguration that is told whom to trust.
+    /// ValidatingWebhookConfiguration that is told whom to trust; with --enable-probe-rewrite, the
+    /// MutatingWebhookConfiguration of the same name as well.
     #[arg(long, value_name = "NAME", default_value = crate::rights::WEBHOOK)]
     pub webhook_configuration: String,
+    /// Answer at /mutate--v1-pod-probes: probes of Pods that the node cannot reach are rewritten so that the node's agent
+    /// executes them. Without it, take the MutatingWebhookConfiguration away: nobody answers what it asks.
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true")]
+    pub enable_probe_rewrite: bool,
 
     /// What counts as the time of day.
     #[arg(skip)]
