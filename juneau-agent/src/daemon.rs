@@ -3,10 +3,12 @@
 use crate::engine::{Engine, EngineError, Inputs, Source, SourceError};
 use crate::lock::{Lock, LockError};
 use crate::options::Options;
+use crate::probes::{self, Registry};
 use crate::server::SocketError;
 use crate::{metrics, net, server};
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -67,14 +69,16 @@ pub async fn run_until(options: Options, stop: impl Future<Output = ()>) -> Resu
     let source = Source::open(&options, file_sender).await?;
     tracing::info!(node = %options.node, objects = %source, "starting");
 
-    let engine = Engine::new(options, source)?;
+    let registry = Arc::new(Registry::default());
+    let executor = probes::serve(&options, Arc::clone(&registry)).map_err(EngineError::from)?;
+    let engine = Engine::new(options, source, registry)?;
     let tasks = [
         server::serve(socket, call_sender),
         metrics::serve(metrics_socket, scrape_sender),
         net::watch(network_sender).map_err(EngineError::from)?,
     ];
     engine.run(Inputs { calls, scrapes, file_changes, network_changes }, stop).await;
-    for task in tasks {
+    for task in tasks.into_iter().chain(executor) {
         task.abort();
     }
     for path in paths {

@@ -12,6 +12,7 @@ pub mod net;
 pub mod node_port;
 pub mod options;
 pub mod pod;
+pub mod probes;
 pub mod rights;
 pub mod server;
 pub mod underlay;

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use juneau_bpf::MapSizes;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The agent's socket, unless told otherwise.
@@ -57,12 +58,34 @@ pub struct Options {
     /// how long the objects of a VPC stay in memory when nothing on this node is in it any more.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub stale_after: u64,
+    /// Where probes are executed for the kubelet of this node: ADDRESS:PORT, as the webhook writes it into Pods; 0:
+    /// nowhere. Only connections from a loopback address are answered.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9911", value_parser = probe_address)]
+    pub probe_bind_address: ProbeAddress,
+    /// Directory where the container runtime puts the network namespaces of Pods. They are entered for probes.
+    #[arg(long, value_name = "DIR", default_value = "/run/netns")]
+    pub netns_dir: PathBuf,
     /// Where the CNI plugin goes.
     #[command(flatten)]
     pub cni: Cni,
     /// Elements of a map that does not exist yet, as in `jn_routes=100000`; may be given several times.
     #[arg(long = "map-size", value_name = "MAP=ELEMENTS", value_parser = map_size)]
     pub map_sizes: Vec<(String, u32)>,
+}
+
+/// Where probes are executed, if anywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProbeAddress(pub Option<SocketAddr>);
+
+fn probe_address(text: &str) -> Result<ProbeAddress, String> {
+    if text == "0" {
+        return Ok(ProbeAddress(None));
+    }
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_loopback() => Ok(ProbeAddress(Some(address))),
+        Ok(address) => Err(format!("{} is no loopback address: others than the node could ask", address.ip())),
+        Err(_) => Err("write ADDRESS:PORT, as in 127.0.0.1:9911, or 0".to_owned()),
+    }
 }
 
 /// Where the CNI plugin goes.

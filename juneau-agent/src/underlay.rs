@@ -126,7 +126,7 @@ mod tests {
             up: true,
             mac: None,
             peer: None,
-            peer_elsewhere: false,
+            peer_namespace: None,
             kind: None,
             vxlan: None,
         }

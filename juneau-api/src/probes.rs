@@ -251,7 +251,9 @@ mod tests {
     fn paths_hold_tokens() {
         let one = "0123456789abcdef0123456789abcdef";
         assert_eq!(token(&path(one)), Some(one));
-        for wrong in ["", "/", "/v1/probes/", "/v1/probes/x", &format!("/v1/probes/{}/", one), &path(&one.to_uppercase())] {
+        for wrong in
+            ["", "/", "/v1/probes/", "/v1/probes/x", &format!("/v1/probes/{}/", one), &path(&one.to_uppercase())]
+        {
             assert_eq!(token(wrong), None, "{wrong}");
         }
     }

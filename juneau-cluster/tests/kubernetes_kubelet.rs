@@ -149,7 +149,7 @@ impl Fixture {
             "--cni-conf-dir=/etc/cni/net.d",
             &plugin,
         ];
-        let operator = ["run", &kubeconfig("juneau-operator", None)];
+        let operator = ["run", "--enable-probe-rewrite", &kubeconfig("juneau-operator", None)];
         for (name, arguments) in [("juneau-operator", &operator[..]), ("juneau-agent", &agent[..])] {
             let link = self.cluster.paths().lab().programs().join(name);
             std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_juneau-cluster"), &link).unwrap();

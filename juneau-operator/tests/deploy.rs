@@ -1,7 +1,7 @@
 //! `deploy/` says what the programs need: every file can be read, and the roles are what the code asks for.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use juneau_operator::admission::REVIEWED;
+use juneau_operator::admission::{MUTATED, REVIEWED};
 use juneau_operator::rights::{ASKED, OPERATOR, Right, Scope, WATCHED, WRITTEN, of_write};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -198,6 +198,27 @@ fn the_webhook_is_asked_about_what_it_reviews() {
             assert_eq!(excluded, ["juneau-system", "kube-system"]);
         }
     }
+}
+
+#[test]
+fn what_rewrites_probes_is_asked_where_it_is_needed_and_nowhere_else() {
+    let configuration = objects("MutatingWebhookConfiguration").remove(0);
+    assert_eq!(configuration["metadata"]["name"], juneau_operator::rights::WEBHOOK);
+    let webhook = &configuration["webhooks"][0];
+    assert_eq!(configuration["webhooks"].as_array().unwrap().len(), 1);
+    assert_eq!(webhook["clientConfig"]["url"], format!("https://127.0.0.1:9443{}", MUTATED.2));
+    assert_eq!((&webhook["failurePolicy"], &webhook["reinvocationPolicy"]), (&json!("Fail"), &json!("IfNeeded")));
+    assert_eq!((&webhook["timeoutSeconds"], &webhook["sideEffects"]), (&json!(5), &json!("None")));
+    assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE"]));
+    let excluded = texts(&webhook["namespaceSelector"]["matchExpressions"][0]["values"]);
+    assert_eq!(excluded, ["juneau-system", "kube-system"]);
+    // Who is asked answers, and the names of webhooks are told apart by whoever fills them.
+    assert!(
+        words(&objects("Deployment")[0]["spec"]["template"]["spec"]["containers"][0])
+            .contains(&"--enable-probe-rewrite".to_owned())
+    );
+    let validating = objects("ValidatingWebhookConfiguration").remove(0);
+    assert!(validating["webhooks"].as_array().unwrap().iter().all(|other| other["name"] != webhook["name"]));
 }
 
 #[test]

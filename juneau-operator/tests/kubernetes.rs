@@ -20,6 +20,89 @@ async fn ready(cluster: &Cluster, operators: &[&Operator], kind: &str, name: &st
         .await;
 }
 
+/// A Pod with probes of every kind.
+fn probed(namespace: &str, name: &str, annotations: Value, change: &dyn Fn(&mut Value)) -> String {
+    let mut pod: Value = serde_json::from_str(&pod(namespace, name, "node-a", annotations)).unwrap();
+    pod["spec"]["containers"][0] = json!({
+        "name": "c", "image": "none", "ports": [{"name": "web", "containerPort": 8080}],
+        "readinessProbe": {"httpGet": {"path": "/ok", "port": "web"}, "timeoutSeconds": 3},
+        "livenessProbe": {"tcpSocket": {"port": 8080}},
+        "startupProbe": {"exec": {"command": ["true"]}},
+        "lifecycle": {"preStop": {"httpGet": {"port": 8080}}},
+    });
+    change(&mut pod);
+    pod.to_string()
+}
+
+fn probes_are_rewritten_where_the_node_cannot_ask(cluster: &Cluster) {
+    let annotation =
+        |pod: &Value, key: &str| pod["metadata"]["annotations"][format!("juneau.loutres.me/{key}")].clone();
+    let get = |namespace: &str, name: &str| -> Value {
+        serde_json::from_str(&cluster.run(&["get", "pod", "-n", namespace, name, "-o", "json"], "").unwrap()).unwrap()
+    };
+    let in_red = || json!({SUBNET: "red-a"});
+    cluster.apply(&probed("red", "probed", in_red(), &|_| ()));
+    let pod = get("red", "probed");
+    assert_eq!(annotation(&pod, "probe-rewrite-version"), "v1");
+    let container = &pod["spec"]["containers"][0];
+    let mut tokens = std::collections::BTreeSet::new();
+    for probe in [&container["readinessProbe"], &container["livenessProbe"], &container["lifecycle"]["preStop"]] {
+        assert_eq!(
+            (&probe["httpGet"]["host"], &probe["httpGet"]["port"]),
+            (&json!("127.0.0.1"), &json!(9911)),
+            "{probe}"
+        );
+        let path = probe["httpGet"]["path"].as_str().unwrap();
+        tokens.insert(path.strip_prefix("/v1/probes/").unwrap().to_owned());
+    }
+    assert_eq!(container["readinessProbe"]["timeoutSeconds"], 3);
+    assert_eq!(container["startupProbe"]["exec"]["command"], json!(["true"]));
+    let configs: Value = serde_json::from_str(annotation(&pod, "probe-configs").as_str().unwrap()).unwrap();
+    assert_eq!(configs.as_object().unwrap().keys().cloned().collect::<std::collections::BTreeSet<_>>(), tokens);
+    assert!(configs.to_string().contains(r#""port":8080"#), "{configs}");
+
+    // What `kubectl get -o yaml` shows, under another name.
+    let mut copy = pod.clone();
+    copy["metadata"] = json!({"name": "copy", "namespace": "red", "annotations": pod["metadata"]["annotations"]});
+    copy.as_object_mut().unwrap().remove("status");
+    cluster.apply(&copy.to_string());
+    let copied = annotation(&get("red", "copy"), "probe-configs");
+    let copied: Value = serde_json::from_str(copied.as_str().unwrap()).unwrap();
+    assert!(copied.as_object().unwrap().keys().all(|token| !tokens.contains(token)) && tokens.len() == 3, "{copied}");
+
+    // A question that is somebody else's.
+    let stolen = format!("/v1/probes/{}", tokens.first().unwrap());
+    let thief = |pod: &mut Value| {
+        let get = json!({"host": "127.0.0.1", "port": 9911, "path": stolen});
+        pod["spec"]["containers"][0]["livenessProbe"] = json!({"httpGet": get});
+    };
+    for namespace in ["red", "blue"] {
+        let said = cluster.try_apply(&probed(namespace, "asks", json!({}), &thief)).unwrap_err();
+        assert!(said.contains("write the probe itself"), "{said}");
+    }
+    let by_hand = json!({SUBNET: "red-a", "juneau.loutres.me/probe-configs": "[]"});
+    let said = cluster.try_apply(&probed("red", "by-hand", by_hand, &|_| ())).unwrap_err();
+    assert!(said.contains("leave it out"), "{said}");
+
+    // Untouched: in Vpc default, and on the node's own network.
+    cluster.apply(&probed("blue", "near", json!({}), &|_| ()));
+    cluster.apply(&probed("red", "host", in_red(), &|pod| pod["spec"]["hostNetwork"] = true.into()));
+    for (namespace, name) in [("blue", "near"), ("red", "host")] {
+        let pod = get(namespace, name);
+        assert_eq!(pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]["port"], "web", "{pod}");
+        assert_eq!(annotation(&pod, "probe-rewrite-version"), Value::Null);
+    }
+
+    // What Pod Security says of `host` is explained.
+    let level = "pod-security.kubernetes.io/enforce";
+    cluster.run(&["label", "namespace", "red", &format!("{level}=baseline")], "").unwrap();
+    let said = cluster.try_apply(&probed("red", "strict", in_red(), &|_| ())).unwrap_err();
+    assert!(said.contains("violates PodSecurity"), "{said}");
+    cluster.run(&["label", "namespace", "red", &format!("{level}-version=v1.33")], "").unwrap();
+    cluster.apply(&probed("red", "strict", in_red(), &|_| ()));
+    cluster.run(&["label", "namespace", "red", &format!("{level}-"), &format!("{level}-version-")], "").unwrap();
+}
+
 /// Writes of the operator that are not its Lease.
 fn writes(cluster: &Cluster, since: &juneau_controlplane::AuditLog) -> usize {
     let _ = cluster;
@@ -163,10 +246,24 @@ async fn the_webhook_answers_and_a_cluster_without_it_goes_on() {
     }
     cluster.run(&["delete", "--wait=false", "vpc", "green"], "").unwrap();
 
+    probes_are_rewritten_where_the_node_cannot_ask(&cluster);
+
     // Down: network objects wait for it, Pods do not, and what comes past it is closed by the plan.
     drop(operator);
     let said = cluster.try_apply(&subnet("late", "red", "10.0.200.0/24")).unwrap_err();
     assert!(said.contains("failed calling webhook"), "{said}");
+    let probed = |namespace: &str, name: &str, change: &dyn Fn(&mut Value)| probed(namespace, name, json!({}), change);
+    let said = cluster.try_apply(&probed("red", "unanswered", &|_| ())).unwrap_err();
+    assert!(said.contains("failed calling webhook \"probes.juneau.loutres.me\""), "{said}");
+    let exec = |pod: &mut Value| {
+        let container = &mut pod["spec"]["containers"][0];
+        container["readinessProbe"] = json!({"exec": {"command": ["true"]}});
+        container.as_object_mut().unwrap().retain(|key, _| !matches!(key.as_str(), "livenessProbe" | "lifecycle"));
+    };
+    cluster.apply(&probed("red", "by-exec", &exec));
+    cluster.apply(&probed("red", "of-the-node", &|pod| pod["spec"]["hostNetwork"] = true.into()));
+    cluster.apply(&probed("red", "windows", &|pod| pod["spec"]["os"] = json!({"name": "windows"})));
+    cluster.apply(&probed("kube-system", "system", &|_| ()));
     cluster.apply(&pod("blue", "thief", "node-a", json!({SUBNET: "red-a"})));
     let operator = Operator::start(&cluster, cluster.webhook).await;
     cluster

@@ -16,6 +16,7 @@ mod node_port;
 mod packet;
 mod plugin;
 mod pods;
+mod probes;
 mod problems;
 mod sample;
 mod source;
@@ -27,6 +28,7 @@ mod writes;
 use crate::metrics::Sample;
 use crate::net::{NetError, Netlink};
 use crate::options::Options;
+use crate::probes::Registry;
 use crate::protocol::{Failure, Method, Status, Underlay};
 use crate::server::Call;
 use juneau_api::normalise::Normaliser;
@@ -41,6 +43,7 @@ use serde_json::Value;
 pub(crate) use source::Source;
 pub(crate) use source::SourceError;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -97,6 +100,8 @@ pub(crate) struct Engine {
     /// The objects were read whole at least once, and everything was applied and bumped once after it.
     synced: bool,
     problems: Problems,
+    /// Where probes of Pods are found by their tokens.
+    probes: Arc<Registry>,
     /// Devices changed in a way that may change tables.
     dirty: bool,
     failpoints: Failpoints,
@@ -125,7 +130,7 @@ struct Counts {
 }
 
 impl Engine {
-    pub(crate) fn new(options: Options, source: Source) -> Result<Self, EngineError> {
+    pub(crate) fn new(options: Options, source: Source, probes: Arc<Registry>) -> Result<Self, EngineError> {
         Ok(Self {
             netlink: Netlink::open()?,
             source,
@@ -143,6 +148,7 @@ impl Engine {
             complete: false,
             synced: false,
             problems: Problems::default(),
+            probes,
             dirty: false,
             failpoints: failpoint::from_environment(),
             files_seen: None,

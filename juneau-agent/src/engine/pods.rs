@@ -142,7 +142,7 @@ mod tests {
             up: true,
             mac: Some([2, 0, 0, 0, 0, 1]),
             peer: None,
-            peer_elsewhere: true,
+            peer_namespace: None,
             kind: Some("veth".into()),
             vxlan: None,
         }

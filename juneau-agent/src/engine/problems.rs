@@ -33,6 +33,8 @@ pub(super) enum Finder {
     NodePort,
     /// Installing the CNI plugin.
     Plugin,
+    /// Executing probes.
+    Probes,
 }
 
 /// The problems of this node.

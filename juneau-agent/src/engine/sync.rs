@@ -143,6 +143,7 @@ impl Engine {
         self.compile_and_write(seen);
         self.raise_node_port().await;
         self.keep_neighbours().await;
+        self.publish_probes();
         self.tell_cluster();
         self.plan_retry();
     }

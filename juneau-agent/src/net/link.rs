@@ -27,8 +27,8 @@ pub struct Link {
     pub mac: Option<[u8; 6]>,
     /// ifindex of the device that this one lies upon or is paired with, in that device's own namespace.
     pub peer: Option<u32>,
-    /// That other device is in another network namespace.
-    pub peer_elsewhere: bool,
+    /// The number that this namespace has for that one; `None` when it is this one.
+    pub peer_namespace: Option<i32>,
     /// Kind, as `ip link` names it: `veth`, `vxlan`; `None` for a physical device.
     pub kind: Option<String>,
     /// Settings of a VXLAN device.
@@ -74,7 +74,7 @@ impl Link {
             up: message.header.flags.contains(LinkFlags::Up),
             mac: None,
             peer: None,
-            peer_elsewhere: false,
+            peer_namespace: None,
             kind: None,
             vxlan: None,
         };
@@ -85,7 +85,7 @@ impl Link {
                 LinkAttribute::Group(group) => link.group = *group,
                 LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
                 LinkAttribute::Link(index) => link.peer = Some(*index),
-                LinkAttribute::LinkNetNsId(_) => link.peer_elsewhere = true,
+                LinkAttribute::LinkNetNsId(id) => link.peer_namespace = Some(*id),
                 LinkAttribute::Address(address) => link.mac = address.as_slice().try_into().ok(),
                 LinkAttribute::LinkInfo(info) => {
                     for item in info {
@@ -142,6 +142,19 @@ impl Netlink {
     pub async fn link(&self, name: &str) -> Result<Option<Link>, NetError> {
         let found = self.handle().link().get().match_name(name).execute().try_next().await;
         match found.map_err(|error| NetError::from_rtnetlink(format!("look up device {name}"), error)) {
+            Ok(message) => Ok(message.as_ref().map(Link::from_message)),
+            Err(error) if error.errno() == Some(nix::libc::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The device of this ifindex, if there is one.
+    ///
+    /// # Errors
+    /// See [`NetError`].
+    pub async fn link_at(&self, index: u32) -> Result<Option<Link>, NetError> {
+        let found = self.handle().link().get().match_index(index).execute().try_next().await;
+        match found.map_err(|error| NetError::from_rtnetlink(format!("look up device {index}"), error)) {
             Ok(message) => Ok(message.as_ref().map(Link::from_message)),
             Err(error) if error.errno() == Some(nix::libc::ENODEV) => Ok(None),
             Err(error) => Err(error),

@@ -11,7 +11,10 @@ pub use namespace::Namespace;
 pub use route::{HostRoute, Way};
 pub use watch::watch;
 
-use rtnetlink::packet_core::ErrorMessage;
+use futures::StreamExt as _;
+use rtnetlink::packet_core::{ErrorMessage, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::nsid::{NsidAttribute, NsidMessage};
 use std::io;
 use std::path::Path;
 use tokio::task::JoinHandle;
@@ -105,6 +108,35 @@ impl Netlink {
             let _inside = runtime.enter();
             Self::open()
         })?
+    }
+
+    /// The number that this socket's namespace has for another ([`Link::peer_namespace`]), if it has one.
+    ///
+    /// # Errors
+    /// See [`NetError`].
+    pub async fn number_of(&self, namespace: &Namespace) -> Result<Option<i32>, NetError> {
+        let action = || "look up the number of a network namespace".to_owned();
+        let odd = |message: String| NetError::Netlink { action: action(), message };
+        let fd = u32::try_from(namespace.raw_fd()).map_err(|error| odd(error.to_string()))?;
+        let mut question = NsidMessage::default();
+        question.attributes.push(NsidAttribute::Fd(fd));
+        let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetNsId(question));
+        request.header.flags = NLM_F_REQUEST;
+        let mut answers = self.handle().clone().request(request).map_err(|error| odd(error.to_string()))?;
+        let Some(answer) = answers.next().await else { return Err(odd("no answer".to_owned())) };
+        match answer.payload {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNsId(found)) => {
+                let number = found.attributes.iter().find_map(|attribute| match attribute {
+                    NsidAttribute::Id(number) => Some(*number),
+                    _ => None,
+                });
+                Ok(number.filter(|number| *number >= 0))
+            }
+            NetlinkPayload::Error(error) => {
+                Err(NetError::from_rtnetlink(action(), rtnetlink::Error::NetlinkError(error)))
+            }
+            other => Err(odd(format!("{other:?}"))),
+        }
     }
 
     pub(crate) fn handle(&self) -> &rtnetlink::Handle {

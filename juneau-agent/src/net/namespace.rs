@@ -2,6 +2,7 @@
 
 use super::NetError;
 use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -68,6 +69,20 @@ impl Namespace {
             Ok(Err(errno)) => Err(error(io::Error::from_raw_os_error(errno as i32))),
             Err(_) => Err(error(io::Error::other("the thread inside the namespace panicked"))),
         }
+    }
+
+    /// A TCP socket in the namespace, not connected, for a tokio runtime. Whoever uses it stays where they are.
+    ///
+    /// # Errors
+    /// [`NetError::Namespace`] when the namespace cannot be entered, [`NetError::Kernel`] when it yields no socket.
+    pub fn tcp_socket(&self) -> Result<std::net::TcpStream, NetError> {
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let made = self.run(|| socket(AddressFamily::Inet, SockType::Stream, flags, None))?;
+        let failed = |errno: nix::errno::Errno| NetError::Kernel {
+            action: format!("open a TCP socket in {}", self.path),
+            source: io::Error::from_raw_os_error(errno as i32),
+        };
+        made.map(Into::into).map_err(failed)
     }
 
     pub(super) fn raw_fd(&self) -> RawFd {

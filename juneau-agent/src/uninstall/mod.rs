@@ -127,7 +127,7 @@ impl Node<'_> {
         let ours = links.iter().filter(|link| link.group == LINK_GROUP && link.kind.as_deref() == Some("veth"));
         for link in ours.filter(|link| !node_port::is_part(&link.name)) {
             let record = link.alias.as_deref().and_then(Record::from_alias);
-            let Some(record) = record.filter(|_| link.peer_elsewhere) else {
+            let Some(record) = record.filter(|_| link.peer_namespace.is_some()) else {
                 // Half made, or its other end was never taken to a Pod, or came back from one.
                 self.delete("Pod interface", link.name.clone(), link.index).await;
                 continue;

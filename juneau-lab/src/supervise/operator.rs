@@ -101,6 +101,7 @@ impl Supervisor {
             Source::Kubernetes { .. } => {
                 let server = self.source.server()?;
                 command.extend(["--kubeconfig".into(), server.operator_kubeconfig().into_os_string()]);
+                command.push("--enable-probe-rewrite".into());
                 // Beside the API server, which asks it at a loopback address.
                 let enter = Enter { net: Some(self.paths.namespace(CONTROL_PLANE_NAME)), ..Enter::default() };
                 Some(HowToOperate { enter, command, asked_by: Some(server.kubeconfig()) })

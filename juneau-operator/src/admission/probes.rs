@@ -150,9 +150,8 @@ fn action_of(probe: &Value, purpose: Purpose) -> Option<&'static str> {
 pub fn rewrite(pod: &Value, beyond: bool, fresh: &mut dyn FnMut() -> String) -> Result<Vec<Value>, String> {
     let annotations = pod["metadata"]["annotations"].as_object();
     let before = match annotations.and_then(|all| all.get(CONFIGS)).and_then(Value::as_str) {
-        Some(text) => {
-            parse(text).map_err(|error| format!("annotation {CONFIGS} {error}; leave it out: it is Juneau's to write"))?
-        }
+        Some(text) => parse(text)
+            .map_err(|error| format!("annotation {CONFIGS} {error}; leave it out: it is Juneau's to write"))?,
         None => BTreeMap::new(),
     };
     let mut configs = BTreeMap::new();
@@ -220,7 +219,10 @@ fn asked_token<'a>(container: &Value, probe: &'a Value) -> Result<Option<&'a str
     // Whoever knows the token of another's Pod has no business there.
     match token(asked) {
         Some(name) if text("host") == HOST => Ok(Some(name)),
-        _ => Err(format!("a probe asks {}:{PORT}{asked}, which is Juneau's to write; write the probe itself", text("host"))),
+        _ => Err(format!(
+            "a probe asks {}:{PORT}{asked}, which is Juneau's to write; write the probe itself",
+            text("host")
+        )),
     }
 }
 

@@ -11,10 +11,10 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use k8s_openapi::ByteString;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,9 +57,8 @@ type Answering = fn(&View, &Config, &Request) -> Result<Said, Denial>;
 
 /// The paths of the webhook; with `probes` the one that rewrites probes among them.
 pub fn router(admission: Admission, probes: bool) -> Router {
-    let validating: Answering = |view, config, request| {
-        review(view, config, request).map(|warnings| Said { warnings, ..Said::default() })
-    };
+    let validating: Answering =
+        |view, config, request| review(view, config, request).map(|warnings| Said { warnings, ..Said::default() });
     let mut paths: Vec<(&str, &str, Answering)> =
         REVIEWED.iter().map(|(_, kind, path)| (*kind, *path, validating)).collect();
     if probes {

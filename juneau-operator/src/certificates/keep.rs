@@ -151,7 +151,10 @@ impl Keeper {
                 .map(|event| event.map(drop)),
         );
         let of_mutating: BoxStream<'_, _> = if self.mutating {
-            let events = watcher::watcher(Api::<MutatingWebhookConfiguration>::all(self.client.clone()), one(&self.configuration));
+            let events = watcher::watcher(
+                Api::<MutatingWebhookConfiguration>::all(self.client.clone()),
+                one(&self.configuration),
+            );
             events.default_backoff().map(|event| event.map(drop)).boxed()
         } else {
             futures::stream::pending().boxed()
@@ -226,12 +229,16 @@ impl Keeper {
             }
             Step::Trust { webhooks, authorities } => {
                 let is_validating = |name: &String| {
-                    validating.iter().flat_map(|found| found.webhooks.iter().flatten()).any(|webhook| webhook.name == *name)
+                    validating
+                        .iter()
+                        .flat_map(|found| found.webhooks.iter().flatten())
+                        .any(|webhook| webhook.name == *name)
                 };
                 let (first, second): (Vec<_>, Vec<_>) = webhooks.into_iter().partition(is_validating);
                 let trusted = async {
                     self.trust(configurations, first, &authorities).await?;
-                    self.trust(&Api::<MutatingWebhookConfiguration>::all(self.client.clone()), second, &authorities).await
+                    self.trust(&Api::<MutatingWebhookConfiguration>::all(self.client.clone()), second, &authorities)
+                        .await
                 };
                 if let Err(error) = trusted.await {
                     let untold =

@@ -55,8 +55,10 @@ impl Cluster {
             cluster.apply(&fs::read_to_string(base.join(file)).unwrap());
         }
         if with_webhook {
-            let text = fs::read_to_string(base.join("webhook.yaml")).unwrap();
-            cluster.apply(&text.replace("127.0.0.1:9443", &format!("127.0.0.1:{}", cluster.webhook)));
+            for file in ["webhook.yaml", "probes.yaml"] {
+                let text = fs::read_to_string(base.join(file)).unwrap();
+                cluster.apply(&text.replace("127.0.0.1:9443", &format!("127.0.0.1:{}", cluster.webhook)));
+            }
         }
         for (node, address) in [("node-a", "192.0.2.1"), ("node-b", "192.0.2.2")] {
             cluster.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}).to_string());
@@ -212,6 +214,7 @@ impl Operator {
             .args(["run", "--log", "info,juneau_operator=debug", "--kubeconfig"])
             .arg(kubeconfig)
             .arg(format!("--webhook-bind-address=127.0.0.1:{webhook}"))
+            .arg("--enable-probe-rewrite")
             .args(arguments)
             .arg(format!("--health-probe-bind-address=127.0.0.1:{}", port()))
             .env("POD_NAMESPACE", "juneau-system")
