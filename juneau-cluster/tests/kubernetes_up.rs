@@ -10,6 +10,7 @@ use machine::machine;
 use nix::sys::signal::Signal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The programs under their names, in a folder of the target directory.
 struct Programs {
@@ -66,6 +67,86 @@ fn succeeds(command: &mut Command) -> String {
     text
 }
 
+/// A Pod that serves a file named after its tenant, and is asked for PATH.
+const PROBED: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata:
+  name: NAME
+  namespace: TENANT
+  annotations: { juneau.loutres.me/subnet: TENANT-a, juneau.loutres.me/address: ADDRESS }
+spec:
+  nodeName: node-1
+  terminationGracePeriodSeconds: 0
+  automountServiceAccountToken: false
+  containers:
+    - name: web
+      image: localhost/juneau-shell:1
+      command: ["/bin/busybox", "sh", "-c", "echo ok >/tmp/TENANT; exec busybox httpd -f -h /tmp"]
+      ports: [{ name: web, containerPort: 80 }]
+      startupProbe: { exec: { command: ["/bin/busybox", "true"] }, periodSeconds: 1 }
+      livenessProbe: { tcpSocket: { port: 80 }, periodSeconds: 1, failureThreshold: 30 }
+      readinessProbe: { httpGet: { path: /PATH, port: web }, periodSeconds: 1, timeoutSeconds: 2, failureThreshold: 30 }
+"#;
+
+fn probed(tenant: &str, name: &str, address: &str, path: &str) -> String {
+    let with = [("TENANT", tenant), ("NAME", name), ("ADDRESS", address), ("PATH", path)];
+    with.iter().fold(PROBED.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
+/// Two Pods of one address on one node, each with a page of its own; one whose page is only at the other tenant's.
+fn probes_are_answered_by_their_own_pods(folder: &Path, kubectl: &dyn Fn(&str) -> Command) {
+    let pods = [
+        probed("red", "probed", "10.0.1.40", "red"),
+        probed("blue", "probed", "10.0.1.40", "blue"),
+        probed("red", "failing", "10.0.1.41", "blue"),
+        probed("blue", "other", "10.0.1.41", "blue"),
+    ];
+    let file = folder.join("probed.yaml");
+    std::fs::write(&file, pods.join("---\n")).unwrap();
+    let begun = Instant::now();
+    succeeds(kubectl("apply -f").arg(&file));
+    succeeds(&mut kubectl("-n red wait --for=condition=Ready pod/probed --timeout=60s"));
+    succeeds(&mut kubectl("-n blue wait --for=condition=Ready pod/probed pod/other --timeout=60s"));
+    println!("three Pods with probes are ready after {:.1} s", begun.elapsed().as_secs_f32());
+    let get = |tenant: &str, name: &str, what: &str| {
+        succeeds(kubectl(&format!("-n {tenant} get pod {name} -o")).arg(format!("jsonpath={what}")))
+    };
+    // What the kubelet sees of them.
+    let probes = get("red", "probed", "{.spec.containers[0]['startupProbe','livenessProbe','readinessProbe']}");
+    assert!(probes.contains("\"exec\"") && probes.matches("/v1/probes/").count() == 2, "{probes}");
+    assert_eq!(get("red", "probed", "{.metadata.annotations.juneau\\.loutres\\.me/probe-rewrite-version}"), "v1");
+    let events = "-n red get events --field-selector involvedObject.name=failing,reason=Unhealthy -o";
+    until("the Event that says why", || {
+        let said = succeeds(kubectl(events).arg("jsonpath={.items[*].message}"));
+        if said.contains("Readiness probe failed: HTTP probe failed with statuscode: 404") { Ok(()) } else { Err(said) }
+    });
+    const READY: &str = "{.status.conditions[?(@.type=='Ready')]['status','lastTransitionTime']}";
+    assert!(get("red", "failing", READY).starts_with("False"), "it is asked, and never ready");
+
+    // New agents: Pods stay ready, and are asked on.
+    let before = [get("red", "probed", READY), get("blue", "probed", READY)];
+    assert!(before.iter().all(|ready| ready.starts_with("True")), "{before:?}");
+    succeeds(&mut kubectl("-n juneau-system delete pod -l app.kubernetes.io/name=juneau-agent"));
+    succeeds(&mut kubectl("-n juneau-system rollout status daemonset/juneau-agent --timeout=60s"));
+    succeeds(kubectl("-n red exec failing -- /bin/busybox touch").arg("/tmp/blue"));
+    succeeds(&mut kubectl("-n red wait --for=condition=Ready pod/failing --timeout=60s"));
+    assert_eq!([get("red", "probed", READY), get("blue", "probed", READY)], before);
+    let restarts = get("red", "probed", "{.status.containerStatuses[0].restartCount}");
+    assert_eq!(restarts, "0");
+    succeeds(kubectl("delete --grace-period=0 --force -f").arg(&file));
+}
+
+/// Asks again until it is so.
+#[track_caller]
+fn until(what: &str, mut ask: impl FnMut() -> Result<(), String>) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(last) = ask() {
+        assert!(Instant::now() < deadline, "{what}: not within a minute: {last}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[test]
 #[ignore = "needs the programs of Kubernetes: make test-kubernetes"]
 fn it_comes_up_with_a_green_table_and_down_leaves_the_machine_as_it_was() {
@@ -86,6 +167,11 @@ fn it_comes_up_with_a_green_table_and_down_leaves_the_machine_as_it_was() {
     let addresses = succeeds(&mut cluster(&["kubectl", "-n", "red", "get", "pod", "-o", "wide"]));
     assert!(addresses.contains("10.0.1.10") && addresses.contains("node-2"), "{addresses}");
     succeeds(&mut cluster(&["exec", "node-2", "--", "ls", "/opt/cni/bin/juneau"]));
+    probes_are_answered_by_their_own_pods(&programs.folder, &|line| {
+        let mut command = cluster(&["kubectl"]);
+        command.args(line.split(' '));
+        command
+    });
 
     help_is_at_hand(&programs, &State::of_running(&Paths::new(&dir)).unwrap().kubeconfig);
 

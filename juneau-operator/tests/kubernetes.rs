@@ -263,6 +263,7 @@ async fn the_webhook_answers_and_a_cluster_without_it_goes_on() {
     cluster.apply(&probed("red", "by-exec", &exec));
     cluster.apply(&probed("red", "of-the-node", &|pod| pod["spec"]["hostNetwork"] = true.into()));
     cluster.apply(&probed("red", "windows", &|pod| pod["spec"]["os"] = json!({"name": "windows"})));
+    cluster.run(&["create", "serviceaccount", "default", "-n", "kube-system"], "").unwrap();
     cluster.apply(&probed("kube-system", "system", &|_| ()));
     cluster.apply(&pod("blue", "thief", "node-a", json!({SUBNET: "red-a"})));
     let operator = Operator::start(&cluster, cluster.webhook).await;
