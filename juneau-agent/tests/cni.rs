@@ -5,7 +5,9 @@ mod support;
 
 use juneau_agent::protocol::Method;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::agent::{Agent, Node, until};
 use support::cni::{Runtime, plugin};
@@ -223,6 +225,93 @@ fn an_add_waits_for_objects_that_are_on_their_way() {
         });
         node.write("red.yaml", &red);
         agent.wait("red is back", |_| agent.endpoints().endpoints.iter().any(|endpoint| endpoint.vpc == 2));
+        nothing_left(&agent);
+    });
+}
+
+/// Pods of red that all come at once, with what the operator makes of them.
+const CROWD: [u8; 12] = [101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112];
+
+fn crowd() -> String {
+    let one = |number: &u8| {
+        format!(
+            "---
+apiVersion: v1
+kind: Pod
+metadata: {{name: c{number}, namespace: red, uid: red-c{number}-0001, annotations: {{juneau.loutres.me/subnet: red-a}}}}
+spec: {{nodeName: node-1, containers: [{{name: main, image: registry.k8s.io/pause}}]}}
+---
+apiVersion: juneau.loutres.me/v1alpha1
+kind: NetworkInterface
+metadata: {{name: c{number}.eth0, namespace: red}}
+spec: {{podRef: {{name: c{number}, interface: eth0, uid: red-c{number}-0001}}, nodeName: node-1, subnet: red-a}}
+status: {{phase: Ready, address: 10.0.1.{number}/24}}
+---
+apiVersion: juneau.loutres.me/v1alpha1
+kind: NetworkEndpoint
+metadata: {{name: c{number}.eth0, namespace: red}}
+spec:
+  kind: Pod
+  nodeName: node-1
+  subnet: red-a
+  address: 10.0.1.{number}/24
+  macAddress: 02:00:0a:00:01:{number:02x}
+  podRef: {{name: c{number}, interface: eth0, uid: red-c{number}-0001}}
+"
+        )
+    };
+    CROWD.iter().map(one).collect()
+}
+
+/// How many are connected to the agent.
+fn connections(node: &Node) -> usize {
+    let (socket, sockets) = (node.socket(), std::fs::read_to_string("/proc/thread-self/net/unix").unwrap());
+    // Reference count, protocol, flags, type, state (3: connected), inode, path.
+    let fields = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    fields.filter(|fields| fields.get(5) == Some(&"03") && fields.get(7) == socket.to_str().as_ref()).count()
+}
+
+#[test]
+fn many_that_wait_hold_up_nobody_and_are_told_by_an_event() {
+    in_node(|| {
+        lonely_underlay();
+        let node = Node::new("node-1");
+        let agent = node.start_without_looking().ready();
+        let pods = CROWD.map(|_| Pod::new());
+        let runtimes: Vec<Runtime> = CROWD
+            .iter()
+            .zip(&pods)
+            .map(|(number, pod)| Runtime::new(&node, pod, "red", &format!("c{number}"), &format!("{number}aaaaaaaaa")))
+            .collect();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let adds: Vec<_> = runtimes.iter().map(|runtime| scope.spawn(|| runtime.add())).collect();
+            until("all have asked", || (connections(&node) == CROWD.len()).then_some(())).unwrap();
+            assert_eq!(agent.status().attachments.len(), 0);
+            // Two ask all the time, so that there always is a question.
+            let watchers: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut seen = BTreeSet::new();
+                        while !done.load(Ordering::SeqCst) {
+                            seen.insert(agent.status().attachments.len());
+                        }
+                        seen
+                    })
+                })
+                .collect();
+            node.write("crowd.yaml", &crowd());
+            let outcomes: Vec<_> = adds.into_iter().map(|add| add.join().unwrap()).collect();
+            done.store(true, Ordering::SeqCst);
+            assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+            let seen: BTreeSet<usize> = watchers.into_iter().flat_map(|watcher| watcher.join().unwrap()).collect();
+            // While some were attached and others were not, somebody was answered.
+            let between = seen.iter().filter(|count| (1..CROWD.len()).contains(count)).count();
+            assert!(between >= 3, "answered when so many were attached: {seen:?}");
+        });
+        for runtime in &runtimes {
+            runtime.del();
+        }
         nothing_left(&agent);
     });
 }

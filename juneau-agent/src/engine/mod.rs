@@ -115,6 +115,8 @@ pub(crate) struct Engine {
     install_due: bool,
     /// Requests to attach whose objects are on their way.
     waiting: Vec<Waiting>,
+    /// There may be some among them whose objects have come.
+    more_waiting: bool,
     retry: Option<Instant>,
     retry_wait: Duration,
     counts: Counts,
@@ -156,6 +158,7 @@ impl Engine {
             network_seen: None,
             install_due: true,
             waiting: Vec::new(),
+            more_waiting: false,
             retry: None,
             retry_wait: RETRY.0,
             counts: Counts::default(),

@@ -53,21 +53,23 @@ impl Engine {
             .map_or_else(|failure| failure.code == ErrorCode::TryAgain, |_| self.dataplane.is_none())
     }
 
-    /// Attaches those whose objects have come, and tells those whose time is over what is missing still.
+    /// Attaches the first whose objects have come, or tells the first whose time is over what is missing still. One at a
+    /// time, since each may wait for the kernel: what else is asked meanwhile is answered between two of them.
     pub(super) async fn attach_waiting(&mut self) {
-        for waiting in std::mem::take(&mut self.waiting) {
-            if waiting.until > Instant::now() && self.is_early(&waiting.sandbox) {
-                self.waiting.push(waiting);
-            } else {
-                let outcome = self.attach(&waiting.sandbox).await.and_then(debug::value);
-                drop(waiting.reply.send(outcome));
-            }
+        let now = Instant::now();
+        let due = self.waiting.iter().position(|waiting| waiting.until <= now || !self.is_early(&waiting.sandbox));
+        self.more_waiting = due.is_some();
+        if let Some(waiting) = due.map(|due| self.waiting.remove(due)) {
+            let outcome = self.attach(&waiting.sandbox).await.and_then(debug::value);
+            drop(waiting.reply.send(outcome));
         }
     }
 
-    /// When the first of them has waited long enough.
+    /// When to look again, if nothing happens before: when the first of them has waited long enough, and at once while
+    /// there may be others whose objects have come.
     pub(super) fn waiting_until(&self) -> Option<Instant> {
-        self.waiting.iter().map(|waiting| waiting.until).min()
+        let now = self.more_waiting.then(Instant::now);
+        now.or_else(|| self.waiting.iter().map(|waiting| waiting.until).min())
     }
 
     /// A sandbox that ends is not attached any more.

@@ -94,6 +94,14 @@ impl Node {
         Agent { node: self, child: Some(child) }
     }
 
+    /// An agent that looks at nothing unless it is told that something changed.
+    pub fn start_without_looking(&self) -> Agent<'_> {
+        let looking = self.command();
+        let mut command = Command::new(looking.get_program());
+        command.args(looking.get_args().map(|argument| if argument == "1" { "3600".as_ref() } else { argument }));
+        Agent { node: self, child: Some(command.stdin(Stdio::null()).spawn().unwrap()) }
+    }
+
     /// An agent that reads an API server.
     pub fn start_at(&self, kubeconfig: &Path) -> Agent<'_> {
         let with_manifests = self.command();
