@@ -1,5 +1,6 @@
 //! A cluster that runs: a control plane beside the first node's programs, and nodes.
 
+use crate::cgroups::Groups;
 use crate::error::{ClusterError, Context, Result};
 use crate::image;
 use crate::node::{self, Node};
@@ -7,16 +8,18 @@ use crate::paths::Paths;
 use crate::teardown::teardown;
 use juneau_controlplane::{Containers, ControlPlane, Network, Options as ControlPlaneOptions, Program, Programs, Tool};
 use juneau_lab::cluster::NODES;
-use juneau_lab::underlay;
+use juneau_lab::{namespace, underlay};
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
 use nix::mount::{MsFlags, mount};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::process::Child;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -159,10 +162,7 @@ impl Cluster {
     /// Makes the nodes the control plane's.
     fn join(&self) -> Result<()> {
         let control_plane = self.control_plane()?;
-        for node in &self.nodes {
-            let identity = control_plane.node(node.name(), node.address())?;
-            node.start_kubelet(&self.programs, &identity)?;
-        }
+        self.nodes.iter().try_for_each(|node| self.start_kubelet(node))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.context(|| "starting a runtime for the API server's client")?.block_on(async {
             let client = control_plane.client().await?;
@@ -174,6 +174,42 @@ impl Cluster {
                 None => Ok(()),
             }
         })
+    }
+
+    fn start_kubelet(&self, node: &Node) -> Result<()> {
+        let identity = self.control_plane()?.node(node.name(), node.address())?;
+        node.start_kubelet(&self.programs, &identity)
+    }
+
+    /// Takes the power from a node: its processes end without a word, and with them its namespaces, devices, mounts, BPF
+    /// programs and maps. Its disk stays: `/etc`, `/opt`, `/var`.
+    ///
+    /// # Errors
+    /// When there is none of that name, or it does not end.
+    pub fn power_off(&self, name: &str) -> Result<()> {
+        let node = self.node(name)?;
+        self.order(name, false)?;
+        Groups::of_cluster(&self.paths.name())?.child(node.name()).destroy()?;
+        let (namespace, socket) = (self.paths.namespace(name), self.paths.init_socket(name));
+        underlay::disconnect(&self.paths.lab().underlay(), name)?;
+        namespace::unpin(&namespace)?;
+        fs::remove_file(&socket).on("removing", &socket)
+    }
+
+    /// Starts a node that was powered off, and its containerd and kubelet.
+    ///
+    /// # Errors
+    /// When there is none of that name, it runs, or a program does not start.
+    pub fn power_on(&self, name: &str) -> Result<()> {
+        let node = self.node(name)?;
+        self.order(name, true)?;
+        node.start_containerd()?;
+        self.start_kubelet(node)
+    }
+
+    fn order(&self, name: &str, run: bool) -> Result<()> {
+        let not_running = || ClusterError::NotRunning { dir: self.paths.dir().to_owned() };
+        self.holders.as_ref().ok_or_else(not_running)?.order(name, run)
     }
 
     /// The control plane.
@@ -228,37 +264,74 @@ impl Drop for Cluster {
 /// The processes that hold the nodes, on the thread with which they end.
 #[derive(Debug)]
 struct Holders {
-    stop: Option<Sender<()>>,
+    orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What that thread is asked for.
+#[derive(Debug)]
+struct Order {
+    node: String,
+    /// Whether the node is to run.
+    run: bool,
+    done: Sender<Result<()>>,
 }
 
 impl Holders {
     fn start(paths: &Paths, options: &Options) -> Result<Self> {
-        let (stop, stopped) = channel::<()>();
+        let (orders, received) = channel::<Order>();
         let (told, result) = channel();
         let (paths, options) = (paths.clone(), options.clone());
         let thread = std::thread::spawn(move || {
-            let mut holders = Vec::new();
-            let made = options.nodes.iter().try_for_each(|(name, address)| {
-                holders.push(node::hold(&paths, name, *address, options.mtu)?);
+            let mut holders: BTreeMap<String, Child> = BTreeMap::new();
+            let hold = |holders: &mut BTreeMap<String, Child>, wanted: &str| {
+                let (name, address) = options.nodes.iter().find(|(name, _)| name == wanted).ok_or_else(no_thread)?;
+                holders.insert(name.clone(), node::hold(&paths, name, *address, options.mtu)?);
                 Ok(())
-            });
+            };
+            let made = options.nodes.iter().try_for_each(|(name, _)| hold(&mut holders, name));
             let made_all = made.is_ok();
             if told.send(made).is_ok() && made_all {
                 // Until the other end is dropped.
-                stopped.recv().ok();
+                while let Ok(Order { node, run, done }) = received.recv() {
+                    let outcome = match (run, holders.remove(&node)) {
+                        (true, None) => hold(&mut holders, &node),
+                        (true, Some(holder)) => {
+                            holders.insert(node.clone(), holder);
+                            Err(ClusterError::Usage(format!("node {node} runs")))
+                        }
+                        (false, holder) => {
+                            holder.into_iter().for_each(|mut holder| node::end(&mut holder));
+                            Ok(())
+                        }
+                    };
+                    // Whoever asked may have gone.
+                    done.send(outcome).ok();
+                }
             }
-            holders.iter_mut().for_each(node::end);
+            holders.values_mut().for_each(node::end);
         });
-        let holders = Self { stop: Some(stop), thread: Some(thread) };
-        let made = result.recv().unwrap_or_else(|_| Err(ClusterError::Usage("the nodes' thread ended".to_owned())));
+        let holders = Self { orders: Some(orders), thread: Some(thread) };
+        let made = result.recv().unwrap_or_else(|_| Err(no_thread()));
         made.map(|()| holders)
     }
+
+    /// Has a node begin or end.
+    fn order(&self, node: &str, run: bool) -> Result<()> {
+        let (done, outcome) = channel();
+        let sent =
+            self.orders.as_ref().is_some_and(|orders| orders.send(Order { node: node.to_owned(), run, done }).is_ok());
+        sent.then(|| outcome.recv().ok()).flatten().unwrap_or_else(|| Err(no_thread()))
+    }
+}
+
+fn no_thread() -> ClusterError {
+    ClusterError::Usage("the nodes' thread ended".to_owned())
 }
 
 impl Drop for Holders {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        drop(self.orders.take());
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
         }

@@ -76,6 +76,11 @@ impl Keeper {
         command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         let notify = dir.join(format!("{name}.notify"));
         let socket = if notifies {
+            // An earlier one of its name had one as well.
+            match std::fs::remove_file(&notify) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).on("removing", &notify),
+                _ => {}
+            }
             let socket = UnixDatagram::bind(&notify).on("listening at", &notify)?;
             socket.set_read_timeout(Some(Duration::from_millis(200))).on("listening at", &notify)?;
             command.env("NOTIFY_SOCKET", &notify);
@@ -88,6 +93,15 @@ impl Keeper {
         let ready = socket.map_or(Ok(()), |socket| wait_until_ready(&mut running, &socket));
         self.lock().push(running);
         ready
+    }
+
+    /// Kills one program, which is forgotten then. None of that name is no error.
+    pub(crate) fn stop(&self, name: &str) {
+        for mut running in self.lock().extract_if(.., |running| running.name == name) {
+            // Both fail only for what is gone already.
+            running.child.kill().ok();
+            running.child.wait().ok();
+        }
     }
 
     /// The error of the first program that ended, if one did.

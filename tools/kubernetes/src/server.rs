@@ -138,7 +138,7 @@ pub struct ControlPlane {
     inner_url: String,
     keeper: Keeper,
     forward: Option<Forward>,
-    stop: Option<Sender<()>>,
+    orders: Option<Sender<(Order, Sender<Result<()>>)>>,
     thread: Option<JoinHandle<()>>,
     address: Held,
 }
@@ -172,7 +172,7 @@ impl ControlPlane {
             inner_url,
             keeper: Keeper::default(),
             forward: None,
-            stop: None,
+            orders: None,
             thread: None,
             address: held,
         };
@@ -338,7 +338,7 @@ impl ControlPlane {
 
     /// Starts the programs on a thread that keeps them.
     fn run(&mut self, address: Ipv4Addr, options: &Options) -> Result<()> {
-        let (stop, stopped) = channel::<()>();
+        let (orders, received) = channel::<(Order, Sender<Result<()>>)>();
         let (told, result) = channel();
         let keeper = self.keeper.clone();
         let namespace = match &options.network {
@@ -353,32 +353,72 @@ impl ControlPlane {
                     let file = File::open(&namespace).on("opening", &namespace)?;
                     setns(file, CloneFlags::CLONE_NEWNET).context(|| format!("entering {}", namespace.display()))?;
                 }
-                start_all(&keeper, &dir, &config, starts)
+                starts.iter().try_for_each(|wanted| start(&keeper, &dir, &config, wanted.clone()))
             };
             let done = work();
             let run = done.is_ok();
             if told.send(done).is_ok() && run {
                 // Until the other end is dropped.
-                stopped.recv().ok();
+                while let Ok((order, done)) = received.recv() {
+                    let api_server = starts.iter().find(|wanted| wanted.name == Program::ApiServer.name());
+                    let outcome = match (order, api_server) {
+                        (Order::StartApiServer, Some(wanted)) => start(&keeper, &dir, &config, wanted.clone()),
+                        (Order::StopApiServer, _) | (Order::StartApiServer, None) => {
+                            keeper.stop(Program::ApiServer.name());
+                            Ok(())
+                        }
+                    };
+                    // Whoever asked may have gone.
+                    done.send(outcome).ok();
+                }
             }
             keeper.kill();
         });
-        self.stop = Some(stop);
+        self.orders = Some(orders);
         self.thread = Some(thread);
-        match result.recv() {
-            Ok(done) => done,
-            Err(_) => Err(Error::Io {
-                what: "starting the control plane".to_owned(),
-                source: std::io::Error::other("its thread ended"),
-            }),
-        }
+        result.recv().unwrap_or_else(|_| Err(thread_ended("starting the control plane")))
     }
+
+    /// Kills the API server; everything else goes on. None is no error.
+    ///
+    /// # Errors
+    /// When the control plane has ended.
+    pub fn stop_api_server(&self) -> Result<()> {
+        self.order(Order::StopApiServer)
+    }
+
+    /// Starts the API server after [`Self::stop_api_server`], as it was, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it is not ready in time, with the end of its log.
+    pub fn start_api_server(&self) -> Result<()> {
+        self.order(Order::StartApiServer)
+    }
+
+    /// Has the thread that keeps the programs do something.
+    fn order(&self, order: Order) -> Result<()> {
+        let (told, done) = channel();
+        let sent = self.orders.as_ref().is_some_and(|orders| orders.send((order, told)).is_ok());
+        let outcome = sent.then(|| done.recv().ok()).flatten();
+        outcome.unwrap_or_else(|| Err(thread_ended("stopping or starting the API server")))
+    }
+}
+
+/// What the thread that keeps the programs is asked for.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    StopApiServer,
+    StartApiServer,
+}
+
+fn thread_ended(what: &str) -> Error {
+    Error::Io { what: what.to_owned(), source: std::io::Error::other("the thread of its programs ended") }
 }
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
         drop(self.forward.take());
-        drop(self.stop.take());
+        drop(self.orders.take());
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
         }
@@ -388,18 +428,18 @@ impl Drop for ControlPlane {
     }
 }
 
-fn start_all(keeper: &Keeper, dir: &Path, config: &Path, starts: Vec<arguments::Wanted>) -> Result<()> {
-    for arguments::Wanted { name, program, arguments, notifies } in starts {
-        keeper.start(Start { name, program: &program, arguments, dir, notifies })?;
-        if name == Program::ApiServer.name() {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .context(|| "starting a runtime for the API server's client")?;
-            runtime.block_on(wait_until_ready(keeper, dir, config))?;
-        }
+/// Starts a program, and waits until it is ready.
+fn start(keeper: &Keeper, dir: &Path, config: &Path, wanted: arguments::Wanted) -> Result<()> {
+    let arguments::Wanted { name, program, arguments, notifies } = wanted;
+    keeper.start(Start { name, program: &program, arguments, dir, notifies })?;
+    if name != Program::ApiServer.name() {
+        return Ok(());
     }
-    Ok(())
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context(|| "starting a runtime for the API server's client")?;
+    runtime.block_on(wait_until_ready(keeper, dir, config))
 }
 
 /// The server has said that it listens. What it does first of all (roles, its own namespaces) shows in `/readyz` alone.

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 /// A program with its command line.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub(super) name: &'static str,
     pub(super) program: PathBuf,
