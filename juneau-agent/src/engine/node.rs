@@ -1,7 +1,7 @@
 //! The node itself: its underlay, the load of programs, its neighbours.
 
 use super::problems::Finder;
-use super::{Engine, Instant, RETRY};
+use super::{Engine, Instant, RETRY, failpoint};
 use crate::net::{Link, NetError, Netlink, Way};
 use crate::protocol::Underlay;
 use crate::{cgroup, underlay};
@@ -208,6 +208,7 @@ impl Engine {
         let mut options = juneau_bpf::Options::new(&self.options.pin_dir, config);
         options.sizes = self.options.sizes();
         options.failpoints = self.failpoints.clone();
+        options.abi = failpoint::abi_from_environment().unwrap_or(options.abi);
         let dataplane = Dataplane::open(options).map_err(|error| bpf_problem("programs", &error))?;
         let taken = dataplane.take_over().map_err(|error| bpf_problem("programs", &error))?;
         if first {
