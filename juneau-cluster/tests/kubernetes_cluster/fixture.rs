@@ -4,7 +4,7 @@ use crate::programs::{Programs, succeeds};
 use juneau_cluster::{Cluster, Node, Options, Paths, deploy};
 use nix::sched::{CloneFlags, setns};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -357,6 +357,25 @@ impl Fixture {
             if more.is_empty() && less.is_empty() { Ok(()) } else { Err(format!("more {more:#?}, less {less:#?}")) }
         });
     }
+
+    /// The same, but for the names of what was made anew.
+    #[track_caller]
+    pub fn expect_as_many(&self, before: &BTreeSet<String>) {
+        until("there is as much as there was", || match (count(&self.left()), count(before)) {
+            (now, before) if now == before => Ok(()),
+            (now, before) => Err(format!("{now:#?} in the place of {before:#?}")),
+        });
+    }
+}
+
+/// Entries of directories are counted, others named.
+fn count(entries: &BTreeSet<String>) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for entry in entries {
+        let kind = if entry.contains(": ls ") { entry.rsplit_once(": ").map_or("", |(kind, _)| kind) } else { entry };
+        *counts.entry(kind).or_default() += 1;
+    }
+    counts
 }
 
 /// The first process of a container that runs, as the node sees it.

@@ -40,7 +40,7 @@ fn a_node_that_starts_again_brings_its_pods_back() {
         assert_eq!(shown, address, "{tenant}/{name}");
     }
     fixture.expect_network();
-    fixture.expect_left(&before);
+    fixture.expect_as_many(&before);
 }
 
 #[test]
@@ -86,5 +86,5 @@ fn a_node_that_dies_is_forgotten_and_its_addresses_come_free() {
     fixture.expect_pods();
     fixture.wait_for_agent(NODE);
     fixture.expect_network();
-    fixture.expect_left(&before);
+    fixture.expect_as_many(&before);
 }
