@@ -59,7 +59,7 @@ test-long: ## what takes too long for every day: long forms of tests, packages b
 		--test scale --test package --test differential
 	@tools/preflight.sh kubernetes
 	JUNEAU_LONG=1 $(CARGO) test --workspace --no-fail-fast --test kubernetes --test kubernetes_chaos \
-		--test kubernetes_faults -- --include-ignored --nocapture
+		--test kubernetes_faults --test kubernetes_cluster -- --include-ignored --nocapture
 	@$(CARGO) test -p juneau-images --test reproducible -- --include-ignored --nocapture
 	@$(MAKE) mutants
 
