@@ -187,7 +187,7 @@ impl Fixture {
 #[test]
 #[ignore = "needs the programs of Kubernetes: make test-kubernetes"]
 fn pods_start_through_our_plugin_and_leave_nothing() {
-    let untouched = machine("juneau-cluster-test");
+    let untouched = machine(&format!("juneau-cluster-test-{}", std::process::id()));
     let fixture = Fixture::start();
     // The node gets ready when the agent has put the plugin's configuration in place.
     succeeds(&mut fixture.kubectl("wait --for=condition=Ready node/node-1 --timeout=60s"));
@@ -258,7 +258,7 @@ fn pods_start_through_our_plugin_and_leave_nothing() {
     });
 
     drop(fixture);
-    let after = machine("juneau-cluster-test");
+    let after = machine(&format!("juneau-cluster-test-{}", std::process::id()));
     let more: Vec<&String> = after.difference(&untouched).collect();
     let less: Vec<&String> = untouched.difference(&after).collect();
     assert!(more.is_empty() && less.is_empty(), "the machine is another than before: {more:#?} {less:#?}");

@@ -13,7 +13,7 @@ use machine::machine;
 use nix::sys::signal::Signal;
 use programs::{Programs, succeeds};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A Pod that serves a file named after its tenant, and is asked for PATH.
@@ -44,17 +44,16 @@ fn probed(tenant: &str, name: &str, address: &str, path: &str) -> String {
 }
 
 /// Two Pods of one address on one node, each with a page of its own; one whose page is only at the other tenant's.
-fn probes_are_answered_by_their_own_pods(folder: &Path, kubectl: &dyn Fn(&str) -> Command) {
+fn probes_are_answered_by_their_own_pods(file: &Path, kubectl: &dyn Fn(&str) -> Command) {
     let pods = [
         probed("red", "probed", "10.0.1.40", "red"),
         probed("blue", "probed", "10.0.1.40", "blue"),
         probed("red", "failing", "10.0.1.41", "blue"),
         probed("blue", "other", "10.0.1.41", "blue"),
     ];
-    let file = folder.join("probed.yaml");
-    std::fs::write(&file, pods.join("---\n")).unwrap();
+    std::fs::write(file, pods.join("---\n")).unwrap();
     let begun = Instant::now();
-    succeeds(kubectl("apply -f").arg(&file));
+    succeeds(kubectl("apply -f").arg(file));
     succeeds(&mut kubectl("-n red wait --for=condition=Ready pod/probed --timeout=60s"));
     succeeds(&mut kubectl("-n blue wait --for=condition=Ready pod/probed pod/other --timeout=60s"));
     println!("three Pods with probes are ready after {:.1} s", begun.elapsed().as_secs_f32());
@@ -83,7 +82,7 @@ fn probes_are_answered_by_their_own_pods(folder: &Path, kubectl: &dyn Fn(&str) -
     assert_eq!([get("red", "probed", READY), get("blue", "probed", READY)], before);
     let restarts = get("red", "probed", "{.status.containerStatuses[0].restartCount}");
     assert_eq!(restarts, "0");
-    succeeds(kubectl("delete --grace-period=0 --force -f").arg(&file));
+    succeeds(kubectl("delete --grace-period=0 --force -f").arg(file));
 }
 
 /// Asks again until it is so.
@@ -99,10 +98,11 @@ fn until(what: &str, mut ask: impl FnMut() -> Result<(), String>) {
 #[test]
 #[ignore = "needs the programs of Kubernetes: make test-kubernetes"]
 fn it_comes_up_with_a_green_table_and_down_leaves_the_machine_as_it_was() {
-    let before = machine("juneau-cluster-test");
+    let name = format!("juneau-cluster-test-up-{}", std::process::id());
+    let before = machine(&name);
     let programs = Programs::new();
     let images = programs.images();
-    let dir = format!("/run/juneau-cluster-test-up-{}", std::process::id());
+    let dir = format!("/run/{name}");
     let cluster = |arguments: &[&str]| {
         let mut command = Command::new(programs.file("juneau-cluster"));
         command.args(["--state-dir", &dir]).args(arguments);
@@ -116,7 +116,7 @@ fn it_comes_up_with_a_green_table_and_down_leaves_the_machine_as_it_was() {
     let addresses = succeeds(&mut cluster(&["kubectl", "-n", "red", "get", "pod", "-o", "wide"]));
     assert!(addresses.contains("10.0.1.10") && addresses.contains("node-2"), "{addresses}");
     succeeds(&mut cluster(&["exec", "node-2", "--", "ls", "/opt/cni/bin/juneau"]));
-    probes_are_answered_by_their_own_pods(&programs.folder, &|line| {
+    probes_are_answered_by_their_own_pods(&programs.file("probed.yaml"), &|line| {
         let mut command = cluster(&["kubectl"]);
         command.args(line.split(' '));
         command
@@ -129,7 +129,7 @@ fn it_comes_up_with_a_green_table_and_down_leaves_the_machine_as_it_was() {
     state.keeper.signal(Signal::SIGKILL).unwrap();
     succeeds(&mut cluster(&["down"]));
     drop(programs);
-    let after = machine("juneau-cluster-test");
+    let after = machine(&name);
     let more: Vec<&String> = after.difference(&before).collect();
     let less: Vec<&String> = before.difference(&after).collect();
     assert!(more.is_empty() && less.is_empty(), "the machine is another than before: {more:#?} {less:#?}");
@@ -137,7 +137,7 @@ fn it_comes_up_with_a_green_table_and_down_leaves_the_machine_as_it_was() {
 
 /// `kubectl juneau trace` and `support-bundle`, by the agents' own words.
 fn help_is_at_hand(programs: &Programs, kubeconfig: &Path) {
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let kubectl = juneau_controlplane::Programs::find_or_build(&mut |_| {}).unwrap();
     let kubectl = kubectl.path(juneau_controlplane::Program::Kubectl);
     let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
