@@ -44,11 +44,11 @@ awk -F'|' -v kubernetes="$kubernetes" '
             prefix = "*::" prefix "::"
         } else if ($0 ~ /^ *Doc-tests /) {
             prefix = "doc::"
-        } else if ($0 ~ /^test .* \.\.\. / && $0 !~ /^test .* \.\.\. (ignored|FAILED)/) {
-            # A program that a test started may write its log between the name and "ok". Nothing failed, as this is
-            # asked only then; so what ran has passed.
-            name = $0
-            sub(/^test /, "", name)
+        } else if (match($0, /(^|[^a-z_])test .* \.\.\. /) && $0 !~ / \.\.\. (ignored|FAILED)/) {
+            # A program that a test started may write to its log before the name, or between the name and "ok". Nothing
+            # failed, as this is asked only then; so what ran has passed.
+            name = substr($0, RSTART)
+            sub(/^.?test /, "", name)
             sub(/ \.\.\. .*/, "", name)
             sub(/ - should panic/, "", name)
             passed[prefix name] = 1
