@@ -148,6 +148,8 @@ impl Cluster {
             name: name.into(),
             netns: pod.path(),
             container_id: name.into(),
+            // The agent may hear of the endpoint later than whoever calls.
+            patience: 5_000,
             ..Sandbox::default()
         };
         let attached: std::result::Result<Attached, CallError> =
