@@ -16,22 +16,8 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A tenant. Addresses are free again after a second, so that the test sees it.
-const TENANTS: &str = r#"
-apiVersion: v1
-kind: Namespace
-metadata: { name: TENANT }
----
-apiVersion: juneau.loutres.me/v1alpha1
-kind: Vpc
-metadata: { name: TENANT }
-spec: { allowedNamespaces: { matchLabels: { kubernetes.io/metadata.name: TENANT } } }
----
-apiVersion: juneau.loutres.me/v1alpha1
-kind: Subnet
-metadata: { name: TENANT }
-spec: { vpc: TENANT, cidr: 10.0.1.0/24, quarantine: 1s }
-"#;
+/// A tenant.
+const TENANT: &str = include_str!("common/tenant.yaml");
 
 const POD: &str = r#"
 apiVersion: v1
@@ -192,7 +178,7 @@ fn pods_start_through_our_plugin_and_leave_nothing() {
     // The node gets ready when the agent has put the plugin's configuration in place.
     succeeds(&mut fixture.kubectl("wait --for=condition=Ready node/node-1 --timeout=60s"));
     for tenant in ["red", "blue"] {
-        until("the webhook answers", || fixture.apply(&TENANTS.replace("TENANT", tenant)));
+        until("the webhook answers", || fixture.apply(&TENANT.replace("TENANT", tenant)));
     }
     for kind in ["vpc", "subnet"] {
         succeeds(&mut fixture.kubectl(&format!("wait --for=condition=Ready {kind} --all --timeout=60s")));

@@ -18,22 +18,8 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// The label of nodes on which no agent is to run.
 pub const AWAY: &str = "juneau-test/agent-away";
 
-/// A tenant. Addresses are free again after a second, so that the tests see it.
-const TENANT: &str = r#"
-apiVersion: v1
-kind: Namespace
-metadata: { name: TENANT }
----
-apiVersion: juneau.loutres.me/v1alpha1
-kind: Vpc
-metadata: { name: TENANT }
-spec: { allowedNamespaces: { matchLabels: { kubernetes.io/metadata.name: TENANT } } }
----
-apiVersion: juneau.loutres.me/v1alpha1
-kind: Subnet
-metadata: { name: TENANT }
-spec: { vpc: TENANT, cidr: 10.0.1.0/24, quarantine: 1s }
-"#;
+/// A tenant.
+const TENANT: &str = include_str!("../common/tenant.yaml");
 
 const POD: &str = r#"
 apiVersion: v1
