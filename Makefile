@@ -6,7 +6,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 LAB := $(TARGET_DIR)/debug/juneau-lab
 CLUSTER := $(TARGET_DIR)/debug/juneau-cluster
 
-.PHONY: help lab lab-kubernetes cluster cluster-down check down build plugin images test test-kubernetes test-long test-kernels mutants bench bench-kubernetes audit
+.PHONY: help lab lab-kubernetes cluster cluster-down conformance check down build plugin images test test-kubernetes test-long test-kernels mutants bench bench-kubernetes audit
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -29,6 +29,12 @@ cluster: ## a real Kubernetes cluster: two nodes with kubelet and containerd, Ju
 
 cluster-down: ## remove that cluster and everything it made (root)
 	@$(CLUSTER) down
+
+conformance: ## Kubernetes' own tests of the network against a cluster of their own (root); ARGS='--focus REGEX', --all
+	@tools/preflight.sh conformance
+	@$(CARGO) run -q -p juneau-images
+	@$(CARGO) build -p juneau-cluster -p juneau-responder -p juneau-conformance
+	@$(TARGET_DIR)/debug/juneau-conformance run $(ARGS)
 
 check: ## who reaches whom in the running lab (root)
 	@$(LAB) check

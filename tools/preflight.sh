@@ -7,15 +7,17 @@
 #   tools/preflight.sh build   what compiling needs; any user
 #   tools/preflight.sh lab     also what the lab and the tests need: root, the kernel, captures
 #   tools/preflight.sh kubernetes   also what runs and builds a Kubernetes API server: etcd, Go
+#   tools/preflight.sh conformance  also what Kubernetes' own tests run in their Pods
 #
 # NO_INSTALL=1 lists what is missing and installs nothing. Exit status 1 when something is missing at the end.
 set -u
 
 mode=${1:-build}
 case $mode in
-    build | lab | kubernetes) ;;
+    build | lab | kubernetes) programs="kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet" ;;
+    conformance) programs="kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet e2e.test ginkgo agnhost" ;;
     *)
-        echo "usage: $0 build|lab|kubernetes" >&2
+        echo "usage: $0 build|lab|kubernetes|conformance" >&2
         exit 2
         ;;
 esac
@@ -70,9 +72,16 @@ find_packages() {
         need bpftool command_exists bpftool
         need ethtool command_exists ethtool
     fi
-    if [ "$mode" = kubernetes ]; then
+    if [ "$mode" = kubernetes ] || [ "$mode" = conformance ]; then
         need etcd-server etcd_exists
         need util-linux command_exists setpriv
+    fi
+    if [ "$mode" = conformance ]; then
+        need bash command_exists bash
+        need curl command_exists curl
+        need wget command_exists wget
+        need netcat-openbsd command_exists nc.openbsd
+        need bind9-dnsutils command_exists dig
     fi
 }
 
@@ -121,8 +130,8 @@ else
 fi
 
 # Go, unless all that it builds is there.
-if [ "$mode" = kubernetes ]; then
-    for program in kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet; do
+if [ "$mode" = kubernetes ] || [ "$mode" = conformance ]; then
+    for program in $programs; do
         kubernetes_has "$program" && continue
         command -v go >/dev/null 2>&1 || problem "Go is missing, and with it $program (at least Go 1.21)" \
             "get it from https://go.dev/dl, or set KUBEBUILDER_ASSETS to a folder that holds the programs"

@@ -89,7 +89,10 @@ fn store(folder: &Path, file: &str, image: &Image) -> Result<PathBuf> {
 }
 
 /// The libraries that a program is loaded with, as the system's loader finds them; of a static one there are none.
-fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
+///
+/// # Errors
+/// When ldd(1) cannot be run.
+pub fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context(|| format!("running ldd {}", program.display()))?;
     Ok(listed(&String::from_utf8_lossy(&output.stdout)))
 }

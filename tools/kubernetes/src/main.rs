@@ -20,6 +20,9 @@ enum Command {
         /// Those of nodes, too, and what runs containers there
         #[arg(long)]
         nodes: bool,
+        /// Kubernetes' own tests of a cluster, too
+        #[arg(long)]
+        conformance: bool,
     },
     /// Run etcd and kube-apiserver until interrupted
     Up {
@@ -31,7 +34,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Build { nodes } => build(nodes),
+        Command::Build { nodes, conformance } => build(nodes, conformance),
         Command::Up { controllers } => up(controllers),
     };
     match done {
@@ -48,13 +51,16 @@ fn say(out: &mut dyn Write, line: &str) {
     writeln!(out, "kubernetes: {line}").ok();
 }
 
-fn build(nodes: bool) -> Result<()> {
-    let wanted = if nodes { &Program::ALL[..] } else { &Program::CONTROL_PLANE[..] };
-    let programs = Programs::find_or_build_these(wanted, &mut |line| say(&mut std::io::stderr(), line))?;
+fn build(nodes: bool, conformance: bool) -> Result<()> {
+    let mut wanted = if nodes { Program::ALL.to_vec() } else { Program::CONTROL_PLANE.to_vec() };
+    if conformance {
+        wanted.extend(Program::CONFORMANCE);
+    }
+    let programs = Programs::find_or_build_these(&wanted, &mut |line| say(&mut std::io::stderr(), line))?;
     let mut out = std::io::stdout();
     writeln!(out, "{}", programs.etcd().display()).ok();
     for program in wanted {
-        writeln!(out, "{}", programs.path(*program).display()).ok();
+        writeln!(out, "{}", programs.path(program).display()).ok();
     }
     if nodes {
         let containers = Containers::find_or_unpack(&mut |line| say(&mut std::io::stderr(), line))?;

@@ -26,15 +26,24 @@ pub enum Program {
     Kubectl,
     /// What runs Pods on a node.
     Kubelet,
+    /// The end-to-end tests: all that Kubernetes has, in one program.
+    EndToEnd,
+    /// What runs those tests several at a time. It must be of the version that they were written with.
+    Ginkgo,
+    /// What those tests run in their Pods.
+    Agnhost,
 }
 
 impl Program {
     /// What a control plane and those who speak to it need.
     pub const CONTROL_PLANE: [Self; 4] = [Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::Kubectl];
 
-    /// All of them, those of nodes as well.
+    /// What a cluster needs: those of nodes as well.
     pub const ALL: [Self; 5] =
         [Self::ApiServer, Self::ControllerManager, Self::Scheduler, Self::Kubectl, Self::Kubelet];
+
+    /// What Kubernetes' own tests of a cluster need beside it.
+    pub const CONFORMANCE: [Self; 3] = [Self::EndToEnd, Self::Ginkgo, Self::Agnhost];
 
     /// The file's name.
     #[must_use]
@@ -45,6 +54,19 @@ impl Program {
             Self::Scheduler => "kube-scheduler",
             Self::Kubectl => "kubectl",
             Self::Kubelet => "kubelet",
+            Self::EndToEnd => "e2e.test",
+            Self::Ginkgo => "ginkgo",
+            Self::Agnhost => "agnhost",
+        }
+    }
+
+    /// The package that it is built from.
+    fn package(self) -> String {
+        match self {
+            Self::EndToEnd => "k8s.io/kubernetes/test/e2e".to_owned(),
+            Self::Ginkgo => "github.com/onsi/ginkgo/v2/ginkgo".to_owned(),
+            Self::Agnhost => "k8s.io/kubernetes/test/images/agnhost".to_owned(),
+            _ => format!("k8s.io/kubernetes/cmd/{}", self.name()),
         }
     }
 }
@@ -113,8 +135,16 @@ impl Programs {
         &self.etcd
     }
 
-    fn folder(&self) -> PathBuf {
+    /// The folder of those that are built here.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
         self.cache.join("bin")
+    }
+
+    /// The version of Kubernetes that they are built from, for example `v1.37.2`.
+    #[must_use]
+    pub fn version() -> &'static str {
+        version()
     }
 
     /// Whether what is in the folder was built as it would be now.
@@ -173,6 +203,14 @@ mod tests {
     }
 
     #[test]
+    fn the_module_has_the_package_of_every_program() {
+        let tools: Vec<&str> = MODULE.lines().map(str::trim).collect();
+        for program in Program::ALL.into_iter().chain(Program::CONFORMANCE) {
+            assert!(tools.contains(&program.package().as_str()), "{} is no tool of the module", program.package());
+        }
+    }
+
+    #[test]
     fn only_what_is_asked_for_is_missing() {
         let dir = std::env::temp_dir().join(format!("juneau-lazily-{}", std::process::id()));
         let programs = Programs { assets: None, cache: dir.clone(), etcd: PathBuf::from("/etcd") };
@@ -183,6 +221,7 @@ mod tests {
         }
         assert_eq!(programs.missing(&Program::CONTROL_PLANE), []);
         assert_eq!(programs.missing(&Program::ALL), [Program::Kubelet]);
+        assert_eq!(programs.missing(&Program::CONFORMANCE), Program::CONFORMANCE);
         std::fs::remove_dir_all(dir).unwrap();
     }
 

@@ -52,13 +52,37 @@ pub(super) fn build(programs: &[Program], version: &str, folder: &Path, progress
                       KUBEBUILDER_ASSETS to a folder that holds the programs";
         return Err(Error::Missing { program: "go", remedy: remedy.to_owned() });
     }
-    let packages: Vec<String> =
-        programs.iter().map(|program| format!("k8s.io/kubernetes/cmd/{}", program.name())).collect();
+    let (tests, plain): (Vec<Program>, Vec<Program>) =
+        programs.iter().partition(|program| matches!(program, Program::EndToEnd));
     let start = Instant::now();
     progress(&format!("building {names} {version}: once, several minutes, {}", folder.display()));
-    let total = count(&packages)?;
+    let mut packages: Vec<String> = plain.iter().map(|program| program.package()).collect();
+    for program in &tests {
+        packages.extend(parts_of_tests(&program.package())?);
+    }
+    compile(&packages, &names, version, folder, start, progress)?;
+    // Of a program of tests there is only the last to do: `go test` would not say what it compiles.
+    for program in tests {
+        let mut command = go(&["test", "-c", "-trimpath", "-ldflags", &link_flags(version), "-o"]);
+        command.arg(folder.join(program.name())).arg(program.package());
+        succeed(&mut command, &names)?;
+    }
+    progress(&format!("built {names} {version} in {} s", start.elapsed().as_secs()));
+    Ok(())
+}
+
+/// Compiles packages, and puts those that are programs into `folder`.
+fn compile(
+    packages: &[String],
+    names: &str,
+    version: &str,
+    folder: &Path,
+    start: Instant,
+    progress: &mut dyn FnMut(&str),
+) -> Result<()> {
+    let total = lines(&mut go_list(&["-deps"], packages), names)?.len();
     let mut command = go(&["build", "-v", "-trimpath", "-ldflags", &link_flags(version), "-o"]);
-    command.arg(folder).args(&packages).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.arg(folder).args(packages).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().context(|| "starting go")?;
     let (mut packages, mut last, mut told) = (0_usize, String::new(), start);
     for line in child.stderr.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines()) {
@@ -75,20 +99,43 @@ pub(super) fn build(programs: &[Program], version: &str, folder: &Path, progress
         }
     }
     let status = child.wait().context(|| "waiting for go")?;
-    if !status.success() {
-        return Err(Error::Build { programs: names, status: status.to_string(), last });
+    if status.success() {
+        return Ok(());
     }
-    progress(&format!("built {names} {version} in {} s", start.elapsed().as_secs()));
-    Ok(())
+    Err(Error::Build { programs: names.to_owned(), status: status.to_string(), last })
 }
 
-/// How many packages the programs consist of. Fetches the modules.
-fn count(packages: &[String]) -> Result<usize> {
-    let output = go(&["list", "-deps"]).args(packages).output().context(|| "starting go")?;
+/// The packages that the tests of a package are made of, which are all that takes long about them.
+fn parts_of_tests(package: &str) -> Result<Vec<String>> {
+    let imports = "{{range .TestImports}}{{println .}}{{end}}{{range .XTestImports}}{{println .}}{{end}}";
+    let mut all = lines(&mut go_list(&["-f", imports], &[package.to_owned()]), package)?;
+    all.retain(|import| import != package);
+    Ok(all)
+}
+
+fn go_list(flags: &[&str], packages: &[String]) -> Command {
+    let mut command = go(&["list"]);
+    command.args(flags).args(packages);
+    command
+}
+
+/// The lines that Go says, once each. Fetches modules that are missing.
+fn lines(command: &mut Command, names: &str) -> Result<Vec<String>> {
+    let output = succeed(command, names)?;
+    let mut all: Vec<String> =
+        String::from_utf8_lossy(&output).lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+    all.sort();
+    all.dedup();
+    Ok(all)
+}
+
+/// Runs Go, which must succeed; returns what it says.
+fn succeed(command: &mut Command, names: &str) -> Result<Vec<u8>> {
+    let output = command.output().context(|| "starting go")?;
     if output.status.success() {
-        return Ok(output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count());
+        return Ok(output.stdout);
     }
     let text = String::from_utf8_lossy(&output.stderr);
     let last = text.lines().last().unwrap_or_default().to_owned();
-    Err(Error::Build { programs: packages.join(", "), status: output.status.to_string(), last })
+    Err(Error::Build { programs: names.to_owned(), status: output.status.to_string(), last })
 }
