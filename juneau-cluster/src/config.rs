@@ -101,6 +101,8 @@ pub fn kubelet(identity: &NodeIdentity) -> Value {
         "imageGCHighThresholdPercent": 100,
         // Rules of iptables for a kube-proxy, which is not there.
         "makeIPTablesUtilChains": false,
+        // Programs that were killed are back in a second, however often.
+        "crashLoopBackOff": { "maxContainerRestartPeriod": "1s" },
         // With the controllers' grace of 16 s a node that is lost shows within 20.
         "nodeStatusUpdateFrequency": "3s",
         "nodeLeaseDurationSeconds": 12,

@@ -81,7 +81,7 @@ fn archive(folder: &Path, file: &str, reference: &str, entrypoint: &[&str], tree
 }
 
 fn store(folder: &Path, file: &str, image: &Image) -> Result<PathBuf> {
-    let archive = image.archive();
+    let archive = image.quick_archive();
     let archive = archive.map_err(|error| ClusterError::Usage(format!("the image {}: {error}", image.reference)))?;
     let path = folder.join(format!("{file}.oci.tar"));
     fs::write(&path, archive.bytes).on("writing", &path)?;

@@ -4,7 +4,7 @@ use super::report::Report;
 use crate::install::{CONFIGURATION, PLUGIN, unfinished};
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// What the plugin says to `--version`, less the number.
@@ -95,8 +95,11 @@ pub(super) fn state(report: &mut Report, directory: &Path, sockets: [&Path; 2]) 
         Err(_) => {}
         Ok(0) if report.dry_run => report.done("directory", name, "", Ok::<(), io::Error>(())),
         Ok(0) => match fs::remove_dir(directory) {
-            // In a container it is a mount of the node's.
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            // In a container it is a mount of the node's. Where the container's root is read-only the kernel says that first.
+            Err(error)
+                if error.kind() == io::ErrorKind::ResourceBusy
+                    || (error.kind() == io::ErrorKind::ReadOnlyFilesystem && is_mount(directory)) =>
+            {
                 report.left(
                     "directory",
                     name,
@@ -111,6 +114,12 @@ pub(super) fn state(report: &mut Report, directory: &Path, sockets: [&Path; 2]) 
             report.left("directory", name, why, "remove it by hand if nobody needs them");
         }
     }
+}
+
+/// Whether it is in another file system than the directory that it is in.
+fn is_mount(directory: &Path) -> bool {
+    let device = |path: &Path| path.metadata().map(|metadata| metadata.dev()).ok();
+    directory.parent().is_some_and(|parent| device(directory) != device(parent))
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -34,18 +34,26 @@ spec:
   containers:
     - name: main
       image: localhost/juneau-shell:1
-      command: ["/bin/busybox", "sh", "-c", "echo TENANT/NAME >/tmp/who; exec busybox httpd -f -h /tmp"]
+      command: ["/bin/busybox", "sh", "-c", "echo TENANT/NAME >/tmp/who; SERVE"]
 "#;
+
+/// The end of a shell's line: serves `/tmp`, and ends when it is told to, which the first process of a container does only
+/// if it says so.
+pub const SERVE: &str = "trap exit TERM; busybox httpd -f -h /tmp & wait";
 
 /// A Pod that answers with its name, in the tenant's Subnet.
 pub fn pod(tenant: &str, name: &str, node: &str, address: &str) -> String {
-    pod_with_grace(tenant, name, node, address, 1)
+    made(tenant, name, node, address, 1, SERVE)
 }
 
 /// One that takes so many seconds to end.
 pub fn pod_with_grace(tenant: &str, name: &str, node: &str, address: &str, grace: u32) -> String {
+    made(tenant, name, node, address, grace, "exec busybox httpd -f -h /tmp")
+}
+
+fn made(tenant: &str, name: &str, node: &str, address: &str, grace: u32, serve: &str) -> String {
     let pod = POD.replace("TENANT", tenant).replace("NAME", name).replace("NODE", node);
-    pod.replace("ADDRESS", address).replace("GRACE", &grace.to_string())
+    pod.replace("ADDRESS", address).replace("GRACE", &grace.to_string()).replace("SERVE", serve)
 }
 
 /// The Pods that are always there: tenant, name, node, address. red and blue have the same address, and blue one more.
@@ -64,13 +72,27 @@ fn text(output: &Output) -> String {
 /// Asks again until it is so.
 #[track_caller]
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Result<T, String>) -> T {
-    let deadline = Instant::now() + LIMIT;
+    let (begun, mut before) = (Instant::now(), String::new());
     loop {
         match ask() {
-            Ok(value) => return value,
-            Err(last) => assert!(Instant::now() < deadline, "{what}: not within {} s: {last}", LIMIT.as_secs()),
+            Ok(value) => {
+                told(&format!("{what}, at last {before:.500}"), begun);
+                return value;
+            }
+            Err(last) => {
+                assert!(begun.elapsed() < LIMIT, "{what}: not within {} s: {last}", LIMIT.as_secs());
+                before = last;
+            }
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(150));
+    }
+}
+
+/// Says what took long.
+fn told(what: &str, begun: Instant) {
+    let took = begun.elapsed();
+    if took > Duration::from_secs(1) {
+        println!("{:.1} s: {what}", took.as_secs_f32());
     }
 }
 
@@ -90,22 +112,51 @@ impl Inside {
     /// Who answers at an address; nobody if it is silent.
     pub fn ask(&self, address: &str) -> Option<String> {
         let address = SocketAddr::new(address.parse().unwrap(), 80);
+        self.run(|| ask(address, Duration::from_secs(2)))
+    }
+
+    /// Nobody answers there in the time in which others answer often.
+    #[track_caller]
+    pub fn expect_silence(&self, address: &str) {
+        let address = SocketAddr::new(address.parse().unwrap(), 80);
+        assert_eq!(self.run(|| ask(address, Duration::from_millis(300))), None, "at {address}");
+    }
+
+    /// The address from which something there is asked.
+    pub fn source_towards(&self, address: &str) -> String {
         self.run(|| {
-            let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok()?;
-            stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-            stream.write_all(b"GET /who HTTP/1.0\r\n\r\n").ok()?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).ok()?;
-            answer.lines().last().map(str::to_owned)
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.connect((address, 80)).unwrap();
+            socket.local_addr().unwrap().ip().to_string()
         })
     }
+}
+
+/// Who answers there; nobody if there is no connection within that time.
+pub fn ask(address: SocketAddr, patience: Duration) -> Option<String> {
+    let mut stream = TcpStream::connect_timeout(&address, patience).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.write_all(b"GET /who HTTP/1.0\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.lines().last().map(str::to_owned)
 }
 
 /// A cluster with two nodes, Juneau and two tenants.
 pub struct Fixture {
     cluster: Cluster,
     programs: Programs,
-    turn: Mutex<()>,
+    turn: RwLock<()>,
+    installed: Mutex<Option<Installation>>,
+}
+
+/// Nodes, whether they are ready and why not, while Juneau was installed.
+#[derive(Debug, Clone)]
+pub struct Installation {
+    /// When the operator had rolled out, and there were no agents.
+    pub without_agents: BTreeMap<String, (bool, String)>,
+    /// In the end.
+    pub with_agents: BTreeMap<String, (bool, String)>,
 }
 
 impl Fixture {
@@ -115,38 +166,108 @@ impl Fixture {
         static SHARED: Mutex<Weak<Fixture>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
-            let started = Arc::new(Self::start());
+            let started = Arc::new(Self::new());
             *shared = Arc::downgrade(&started);
             started
         })
     }
 
     /// The cluster is the caller's alone until the guard goes. All of [`PODS`] are there and reach each other.
-    pub fn turn(&self) -> MutexGuard<'_, ()> {
-        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn turn(&self) -> RwLockWriteGuard<'_, ()> {
+        let turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
+        self.expect_installed();
+        let ours = |object: &str| ["red/", "blue/", "juneau-system/"].iter().any(|owner| object.starts_with(owner));
+        for node in ["node-1", "node-2"] {
+            until("nodes know only of what is always there", || {
+                let known = self.agent(node, "endpoints")?;
+                let known = known["endpoints"].as_array().unwrap();
+                // The addresses of nodes' devices are no objects.
+                let more =
+                    known.iter().find(|known| known["object"].as_str().map_or(known["vpc"] != 1, |name| !ours(name)));
+                more.map_or(Ok(()), |more| Err(more.to_string()))
+            });
+        }
         self.expect_network();
         turn
     }
 
-    fn start() -> Self {
+    /// The cluster is shared with others who hold such a guard, each with Namespaces and Vpcs of its own: nothing that
+    /// runs in it is taken away.
+    pub fn together(&self) -> RwLockReadGuard<'_, ()> {
+        let together = self.turn.read().unwrap_or_else(PoisonError::into_inner);
+        self.expect_installed();
+        together
+    }
+
+    fn new() -> Self {
         let begun = Instant::now();
         let programs = Programs::new();
         let paths = Paths::new(format!("/run/juneau-cluster-test-shared-{}", std::process::id()));
         let images = programs.images();
+        println!("images: {:.1} s", begun.elapsed().as_secs_f32());
         let mut options = Options::new(programs.file("juneau-cluster"));
         options.images = ["agent", "operator"].map(|name| images.join(file(name))).into();
         let cluster = Cluster::start(&paths, &options, &mut |line| println!("{line}")).unwrap();
-        let this = Self { cluster, programs, turn: Mutex::default() };
-        this.deploy();
-        for tenant in ["red", "blue"] {
-            until("the webhook answers", || this.apply(&TENANT.replace("TENANT", tenant)));
-        }
-        for kind in ["vpc", "subnet"] {
-            succeeds(&mut this.kubectl(&format!("wait --for=condition=Ready {kind} --all --timeout=60s")));
-        }
-        this.expect_pods();
+        let this = Self { cluster, programs, turn: RwLock::default(), installed: Mutex::default() };
+        this.expect_installed();
         println!("the cluster is there after {:.1} s", begun.elapsed().as_secs_f32());
         this
+    }
+
+    /// Installs Juneau where it is not, and makes the tenants and Pods that are always there.
+    fn expect_installed(&self) {
+        let mut installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner);
+        if installed.is_some() {
+            return;
+        }
+        // The operator first, alone: nothing that it does needs a network, which does not work before there are agents.
+        succeeds(&mut self.kubectl(&format!("label node --all --overwrite {AWAY}=yes")));
+        let begun = Instant::now();
+        self.deploy();
+        succeeds(&mut self.kubectl("-n juneau-system rollout status deployment/juneau-operator --timeout=90s"));
+        told("the operator", begun);
+        for tenant in ["red", "blue"] {
+            until("the webhook answers", || self.apply(&TENANT.replace("TENANT", tenant)));
+        }
+        let without_agents = self.nodes();
+        succeeds(&mut self.kubectl(&format!("label node --all {AWAY}-")));
+        let begun = Instant::now();
+        succeeds(&mut self.kubectl("-n juneau-system rollout status daemonset/juneau-agent --timeout=90s"));
+        told("agents", begun);
+        // Nodes get ready when their agents have put the plugin's configuration in place.
+        let begun = Instant::now();
+        succeeds(&mut self.kubectl("wait --for=condition=Ready node --all --timeout=90s"));
+        told("nodes", begun);
+        for kind in ["vpc", "subnet"] {
+            succeeds(&mut self.kubectl(&format!("wait --for=condition=Ready {kind} --all --timeout=60s")));
+        }
+        let begun = Instant::now();
+        self.expect_pods();
+        told("Pods", begun);
+        *installed = Some(Installation { without_agents, with_agents: self.nodes() });
+    }
+
+    /// What was seen while Juneau was installed.
+    pub fn installation(&self) -> Installation {
+        self.installed.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap()
+    }
+
+    /// Juneau is not there any more: whoever comes next needs it.
+    pub fn is_uninstalled(&self) {
+        *self.installed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether nodes are ready, and why not.
+    fn nodes(&self) -> BTreeMap<String, (bool, String)> {
+        let text = succeeds(&mut self.kubectl("get node -o json"));
+        let nodes: Value = serde_json::from_str(&text).unwrap();
+        let state = |node: &Value| {
+            let conditions = node["status"]["conditions"].as_array().unwrap();
+            let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap();
+            (ready["status"] == "True", ready["message"].as_str().unwrap().to_owned())
+        };
+        let name = |node: &Value| node["metadata"]["name"].as_str().unwrap().to_owned();
+        nodes["items"].as_array().unwrap().iter().map(|node| (name(node), state(node))).collect()
     }
 
     fn deploy(&self) {
@@ -157,22 +278,36 @@ impl Fixture {
         let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{ "matchExpressions": [expression] }],
         } } });
+        // Asked more often than on a cluster on which nobody waits.
+        let container = |name: &str, probes: &[&str]| {
+            let periods = probes.iter().map(|probe| ((*probe).to_owned(), json!({ "periodSeconds": 1 })));
+            let mut container: serde_json::Map<String, Value> = periods.collect();
+            container.insert("name".to_owned(), json!(name));
+            Value::from(container)
+        };
         let agent = json!({
             "apiVersion": "apps/v1",
             "kind": "DaemonSet",
             "metadata": { "name": "juneau-agent", "namespace": "juneau-system" },
-            "spec": { "template": { "spec": { "affinity": affinity } } },
+            "spec": { "template": { "spec": {
+                "affinity": affinity,
+                "containers": [container("agent", &["startupProbe", "readinessProbe"])],
+            } } },
+        });
+        let operator = json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": { "name": "juneau-operator", "namespace": "juneau-system" },
+            "spec": { "template": { "spec": { "containers": [container("operator", &["readinessProbe"])] } } },
         });
         let whole = json!({
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
             "resources": ["deploy"],
-            "patches": [{ "patch": agent.to_string() }],
+            "patches": [{ "patch": agent.to_string() }, { "patch": operator.to_string() }],
         });
         std::fs::write(dir.join("kustomization.yaml"), whole.to_string()).unwrap();
         succeeds(self.kubectl("apply --server-side -k").arg(dir));
-        // Nodes get ready when their agents have put the plugin's configuration in place.
-        succeeds(&mut self.kubectl("wait --for=condition=Ready node --all --timeout=90s"));
     }
 
     pub fn cluster(&self) -> &Cluster {
@@ -191,7 +326,12 @@ impl Fixture {
     }
 
     pub fn apply(&self, manifests: &str) -> Result<(), String> {
-        let mut command = self.kubectl("apply -f -");
+        self.send("apply -f -", manifests)
+    }
+
+    /// Hands manifests to kubectl with these words; says why they were not taken.
+    pub fn send(&self, line: &str, manifests: &str) -> Result<(), String> {
+        let mut command = self.kubectl(line);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(manifests.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
@@ -207,20 +347,23 @@ impl Fixture {
 
     #[track_caller]
     pub fn wait_for_pod(&self, tenant: &str, name: &str) {
+        let begun = Instant::now();
         succeeds(&mut self.kubectl(&format!("-n {tenant} wait --for=condition=Ready pod/{name} --timeout=90s")));
+        told(&format!("Pod {tenant}/{name}"), begun);
     }
 
     #[track_caller]
     pub fn delete_pod(&self, tenant: &str, name: &str) {
+        let begun = Instant::now();
         succeeds(&mut self.kubectl(&format!("-n {tenant} delete pod {name} --timeout=60s")));
+        told(&format!("end of Pod {tenant}/{name}"), begun);
     }
 
     /// All of [`PODS`], made where they are missing.
     pub fn expect_pods(&self) {
-        for (tenant, name, node, address) in PODS {
-            // Namespaces take Pods when their ServiceAccounts are there.
-            until("the Pod is taken", || self.apply(&pod(tenant, name, node, address)));
-        }
+        let pods = PODS.map(|(tenant, name, node, address)| pod(tenant, name, node, address));
+        // Namespaces take Pods when their ServiceAccounts are there.
+        until("the Pods are taken", || self.apply(&pods.join("---")));
         for tenant in ["red", "blue"] {
             succeeds(&mut self.kubectl(&format!("-n {tenant} wait --for=condition=Ready pod --all --timeout=90s")));
         }
@@ -243,6 +386,12 @@ impl Fixture {
         Inside(File::open(namespace).unwrap())
     }
 
+    /// The network of a node.
+    #[track_caller]
+    pub fn host(&self, node: &str) -> Inside {
+        Inside(File::open(format!("/proc/{}/ns/net", self.node(node).first_process().unwrap())).unwrap())
+    }
+
     /// Each tenant's Pods reach each other on one node and on two, and not the other tenant's.
     #[track_caller]
     pub fn expect_network(&self) {
@@ -258,7 +407,7 @@ impl Fixture {
             assert_eq!(from.ask(address).as_deref(), Some(who), "at {address}");
         }
         // blue has one, as seen above.
-        assert_eq!(red_a.ask("10.0.1.30"), None);
+        red_a.expect_silence("10.0.1.30");
     }
 
     /// The node's agent, asked there by its own client.
@@ -320,7 +469,7 @@ impl Fixture {
 
     /// The same of both nodes, and what the API server has of Pods.
     pub fn left(&self) -> BTreeSet<String> {
-        let objects = "get pods,allocationleases,allocationclaims,networkendpoints,networkinterfaces -o name";
+        let objects = "get pods,networkendpoints,networkinterfaces -o name";
         let mut all: BTreeSet<String> = ["red", "blue"]
             .iter()
             .flat_map(|tenant| {
@@ -328,8 +477,10 @@ impl Fixture {
                 names.lines().map(|name| format!("{tenant}: {name}")).collect::<Vec<_>>()
             })
             .collect();
-        let leases = succeeds(&mut self.kubectl("get allocationleases -A -o name"));
-        all.extend(leases.lines().map(str::to_owned));
+        // Other tests' come and go in their time.
+        let taken = succeeds(&mut self.kubectl("get allocationleases,allocationclaims -o name"));
+        let ours = |name: &&str| ["red", "blue"].iter().any(|tenant| name.contains(&format!("/subnet-ip-{tenant}--")));
+        all.extend(taken.lines().filter(ours).map(str::to_owned));
         ["node-1", "node-2"].iter().for_each(|node| all.extend(self.left_on(node)));
         all
     }

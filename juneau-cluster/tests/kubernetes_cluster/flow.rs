@@ -70,15 +70,18 @@ impl Flow {
         Self { what, stop, sender, echo, back }
     }
 
-    /// Ends it; every datagram must have arrived, and every answer come back.
+    /// Ends them; every datagram must have arrived, and every answer come back.
     #[track_caller]
-    pub fn expect_no_loss(self) {
-        self.stop.store(true, Ordering::SeqCst);
-        let sent = self.sender.join().unwrap();
-        let (arrived, back) = (self.echo.join().unwrap(), self.back.join().unwrap());
-        println!("{}: {sent} sent, {arrived} arrived, {back} came back", self.what);
-        assert!(sent > 0);
-        assert_eq!((sent - arrived, arrived - back), (0, 0), "{}: of {sent} so many are lost, each way", self.what);
+    pub fn expect_no_loss<const N: usize>(flows: [Self; N]) {
+        flows.iter().for_each(|flow| flow.stop.store(true, Ordering::SeqCst));
+        for flow in flows {
+            let what = flow.what;
+            let sent = flow.sender.join().unwrap();
+            let (arrived, back) = (flow.echo.join().unwrap(), flow.back.join().unwrap());
+            println!("{what}: {sent} sent, {arrived} arrived, {back} came back");
+            assert!(sent > 0);
+            assert_eq!((sent - arrived, arrived - back), (0, 0), "{what}: of {sent} so many are lost, each way");
+        }
     }
 }
 

@@ -4,9 +4,17 @@
 #![allow(unreachable_pub, reason = "modules of one test")]
 
 mod away;
+mod bring_up;
+mod connectivity;
 mod fixture;
 mod flow;
+mod machines;
+mod node_port;
 mod nodes;
+mod refused;
+mod sandboxes;
+mod uninstall;
+mod workload;
 
 #[path = "../common/programs.rs"]
 mod programs;

@@ -27,7 +27,13 @@ fn a_node_that_starts_again_brings_its_pods_back() {
 
     fixture.cluster().power_on(NODE).unwrap();
     // Each in another sandbox, with the address that it had.
+    let mut asked = 0;
     until("all Pods have another sandbox", || {
+        asked += 1;
+        if asked % 10 == 0 && fixture.agent(NODE, "status --ready").is_ok() {
+            // Those that were tried before there was an agent.
+            ["red", "blue"].iter().for_each(|tenant| fixture.hurry(tenant, &["b"]));
+        }
         let now = sandboxes(&fixture);
         let same: Vec<_> = now.iter().filter(|(pod, id)| id.is_empty() || sandboxes_before[*pod] == **id).collect();
         if same.is_empty() { Ok(()) } else { Err(format!("{same:?}")) }
@@ -83,8 +89,8 @@ fn a_node_that_dies_is_forgotten_and_its_addresses_come_free() {
     fixture.cluster().power_on(NODE).unwrap();
     succeeds(&mut fixture.kubectl(&format!("wait --for=create node/{NODE} --timeout=60s")));
     succeeds(&mut fixture.kubectl(&format!("wait --for=condition=Ready node/{NODE} --timeout=90s")));
-    fixture.expect_pods();
     fixture.wait_for_agent(NODE);
+    fixture.expect_pods();
     fixture.expect_network();
     fixture.expect_as_many(&before);
 }

@@ -198,10 +198,22 @@ impl Image {
     /// # Errors
     /// [`ImageError`].
     pub fn archive(&self) -> Result<Archive, ImageError> {
+        self.packed(Compression::best())
+    }
+
+    /// The archive, larger and much sooner: for images that are used where they are made.
+    ///
+    /// # Errors
+    /// [`ImageError`].
+    pub fn quick_archive(&self) -> Result<Archive, ImageError> {
+        self.packed(Compression::fast())
+    }
+
+    fn packed(&self, compression: Compression) -> Result<Archive, ImageError> {
         let created = date(self.created)?;
         let packed = self.tree.pack(self.created)?;
         // Neither a name nor a time: gzip would keep both.
-        let mut gzip = GzBuilder::new().write(Vec::new(), Compression::best());
+        let mut gzip = GzBuilder::new().write(Vec::new(), compression);
         gzip.write_all(&packed)?;
         let compressed = gzip.finish()?;
         let layer = compressed.len();
