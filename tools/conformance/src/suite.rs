@@ -23,7 +23,7 @@ const TELL: Duration = Duration::from_secs(10);
 /// How many nodes the tests may count on.
 const NODES: &str = "--num-nodes=2";
 
-/// What begins the line of a test that passed: U+2022.
+/// What begins the line of a test that ended: U+2022.
 const BULLET: [u8; 3] = [0xe2, 0x80, 0xa2];
 
 /// What a run needs.
@@ -165,7 +165,7 @@ async fn follow(command: Command, log: &Path, total: usize, progress: &mut dyn F
                 }
             },
             _ = tick.tick() => {
-                progress(&format!("{} of {total} passed, {} s", counter.count, begun.elapsed().as_secs()));
+                progress(&format!("{} of {total} done, {} s", counter.count, begun.elapsed().as_secs()));
             }
             _ = tokio::signal::ctrl_c() => break true,
             _ = end.recv() => break true,
@@ -181,7 +181,7 @@ async fn follow(command: Command, log: &Path, total: usize, progress: &mut dyn F
     if interrupted { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// Counts the tests that passed, in whatever parts the output comes.
+/// Counts the tests that ended, in whatever parts the output comes.
 #[derive(Debug, Default)]
 struct Counter {
     count: usize,

@@ -56,14 +56,18 @@ pub(super) fn build(programs: &[Program], version: &str, folder: &Path, progress
         programs.iter().partition(|program| matches!(program, Program::EndToEnd));
     let start = Instant::now();
     progress(&format!("building {names} {version}: once, several minutes, {}", folder.display()));
-    let mut packages: Vec<String> = plain.iter().map(|program| program.package()).collect();
-    for program in &tests {
-        packages.extend(parts_of_tests(&program.package())?);
+    let flags = link_flags(version);
+    if !plain.is_empty() {
+        let mut command = go(&["build", "-v", "-trimpath", "-ldflags", &flags, "-o"]);
+        command.arg(folder);
+        let packages: Vec<String> = plain.iter().map(|program| program.package()).collect();
+        compile(command, &packages, &names, start, progress)?;
     }
-    compile(&packages, &names, version, folder, start, progress)?;
-    // Of a program of tests there is only the last to do: `go test` would not say what it compiles.
     for program in tests {
-        let mut command = go(&["test", "-c", "-trimpath", "-ldflags", &link_flags(version), "-o"]);
+        // What they are made of first: `go test` would not say what it compiles.
+        let parts = parts_of_tests(&program.package())?;
+        compile(go(&["build", "-v", "-trimpath", "-ldflags", &flags]), &parts, &names, start, progress)?;
+        let mut command = go(&["test", "-c", "-trimpath", "-ldflags", &flags, "-o"]);
         command.arg(folder.join(program.name())).arg(program.package());
         succeed(&mut command, &names)?;
     }
@@ -71,18 +75,16 @@ pub(super) fn build(programs: &[Program], version: &str, folder: &Path, progress
     Ok(())
 }
 
-/// Compiles packages, and puts those that are programs into `folder`.
+/// Has `command` compile packages, and tells how far it is.
 fn compile(
+    mut command: Command,
     packages: &[String],
     names: &str,
-    version: &str,
-    folder: &Path,
     start: Instant,
     progress: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let total = lines(&mut go_list(&["-deps"], packages), names)?.len();
-    let mut command = go(&["build", "-v", "-trimpath", "-ldflags", &link_flags(version), "-o"]);
-    command.arg(folder).args(packages).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.args(packages).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().context(|| "starting go")?;
     let (mut packages, mut last, mut told) = (0_usize, String::new(), start);
     for line in child.stderr.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines()) {
