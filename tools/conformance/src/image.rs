@@ -54,7 +54,7 @@ pub fn write(file: &Path, reference: &str, agnhost: &Path, busybox: &Path) -> Re
         annotations: BTreeMap::new(),
         tree: tree(agnhost, busybox)?,
     };
-    fs::write(file, image.archive()?.bytes).on("writing", file)
+    fs::write(file, image.quick_archive()?.bytes).on("writing", file)
 }
 
 fn tree(agnhost: &Path, busybox: &Path) -> Result<Tree> {
