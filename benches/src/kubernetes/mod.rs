@@ -138,6 +138,8 @@ fn small(number: usize, name: String) -> Pod {
 
 /// What one Pod's start costs, attachment included: bytes at its own node and at another, and writes.
 fn count(fabric: &Fabric, cluster: &Cluster, load: &mut Load<'_>) -> Result<Vec<Row>> {
+    // The last writes of the load come after its last endpoint is ready.
+    thread::sleep(SETTLE);
     let log = cluster.audit().from_now()?;
     let before = [cluster.received(0)?, cluster.received(1)?];
     let mut held = Vec::new();

@@ -38,6 +38,8 @@ struct State {
     covered: BTreeSet<Text>,
     /// Lists that began.
     lists: u64,
+    /// The newest version that the watch told.
+    newest: Option<u64>,
     /// Why the kind cannot be watched just now, and what to do.
     failure: Option<(String, String)>,
 }
@@ -51,6 +53,16 @@ pub struct Unread {
     pub subnet: Text,
     /// Lists of the kind that began before.
     lists: u64,
+    newest: Option<u64>,
+}
+
+impl Unread {
+    /// The newest version of the kind that the watch had told when this had to be read: what is read must be no older.
+    /// `None` if it told none that is a number.
+    #[must_use]
+    pub const fn newest(&self) -> Option<u64> {
+        self.newest
+    }
 }
 
 /// What a read of a part yields: namespaces, names, and the objects or why they cannot be decoded; or why it could not
@@ -79,6 +91,13 @@ impl Objects {
         let state = self.kinds.entry(kind).or_default();
         (state.listed, state.covered) = (Some(BTreeSet::new()), covered);
         state.lists += 1;
+    }
+
+    /// The watch told a version of an object, or of its end. Versions of one kind are numbers that grow (API conventions,
+    /// "Resource versions", since Kubernetes 1.35); any others are not remembered.
+    pub fn saw(&mut self, kind: Kind, version: &str) {
+        let newest = &mut self.kinds.entry(kind).or_default().newest;
+        *newest = (*newest).max(version.parse().ok());
     }
 
     /// An object is there: as it is, or why it cannot be decoded.
@@ -169,8 +188,8 @@ impl Objects {
         // A list that is under way may tell of it.
         let is_read = |kind: &Kind| self.kinds.get(kind).filter(|state| state.known && state.listed.is_none());
         let unread = self.needs.iter().flat_map(Needs::unread).filter_map(|(kind, subnet)| {
-            let lists = is_read(&kind)?.lists;
-            Some(Unread { kind, subnet: Arc::clone(subnet), lists })
+            let State { lists, newest, .. } = is_read(&kind)?;
+            Some(Unread { kind, subnet: Arc::clone(subnet), lists: *lists, newest: *newest })
         });
         (unread.collect(), forgotten.next)
     }

@@ -33,16 +33,23 @@ pub struct Timing {
     pub lease_duration: Duration,
     /// The holder stops writing this long after it asked for the term it has. Shorter than `lease_duration`.
     pub renew_deadline: Duration,
-    /// Between two renewals, and between two looks of those who wait.
+    /// Between two renewals. What fails is tried again after `retry_period`, several times before the term ends.
+    pub renew_interval: Duration,
+    /// After a failure, and between two looks of those who wait.
     pub retry_period: Duration,
 }
 
 impl Timing {
     /// The times for a Lease of this length. A renewal is asked for as soon as the one before is answered or
-    /// `retry_period` is over, so a server that takes a third of the length for each answer costs no term.
+    /// `renew_interval` is over, so a server that takes a third of the length for each answer costs no term.
     #[must_use]
     pub fn of(lease_duration: Duration) -> Self {
-        Self { lease_duration, renew_deadline: lease_duration * 4 / 5, retry_period: lease_duration * 2 / 15 }
+        Self {
+            lease_duration,
+            renew_deadline: lease_duration * 4 / 5,
+            renew_interval: lease_duration / 3,
+            retry_period: lease_duration * 2 / 15,
+        }
     }
 }
 
@@ -221,7 +228,7 @@ impl Elector {
         self.seen = Some((Some(stored), now));
         self.stale = false;
         // Counted from the question: with a slow server the time until the answer is pause enough.
-        self.next = Some(now.max(sent + self.timing.retry_period));
+        self.next = Some(now.max(sent + self.timing.renew_interval));
     }
 
     /// Somebody else wrote first: look at once.

@@ -196,6 +196,11 @@ impl Follower {
     fn take<K: Lean>(&self, event: Event<Guarded<K>>) {
         {
             let mut objects = lock(&self.objects);
+            if let Event::InitApply(object) | Event::Apply(object) | Event::Delete(object) = &event
+                && let Some(version) = object.resource_version()
+            {
+                objects.saw(K::KIND, &version);
+            }
             match event {
                 Event::Init => objects.begin(K::KIND),
                 Event::InitApply(object) | Event::Apply(object) => {

@@ -5,7 +5,7 @@ use crate::kinds;
 use crate::source::objects::{Read, Unread};
 use crate::view::Kind;
 use futures::StreamExt as _;
-use kube::api::ListParams;
+use kube::api::{ListParams, VersionMatch};
 use kube::runtime::watcher::{self, DefaultBackoff};
 use kube::{Api, Client};
 use std::time::Duration;
@@ -19,14 +19,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Follower {
     /// Takes in what is on this node, once Subnets are known: so the first list of everything finds what is needed
-    /// of it, and nothing has to be asked for twice. That is all it is for; where it fails, nothing is lost.
+    /// of it, and nothing has to be asked for twice. That is all it is for: where it fails, nothing is lost, and what the
+    /// server's cache has is recent enough.
     pub(super) async fn begin_with<K: Lean>(&self, api: &Api<Guarded<K>>, on_node: &str, mut ticked: Receiver<()>) {
         while !lock(&self.objects).is_known(Kind::Subnet) {
             if ticked.changed().await.is_err() {
                 return;
             }
         }
-        match timeout(PATIENCE, api.list(&ListParams::default().fields(on_node))).await {
+        match timeout(PATIENCE, api.list(&ListParams::default().fields(on_node).match_any())).await {
             Ok(Ok(list)) => {
                 let mut objects = lock(&self.objects);
                 for (namespace, name, object) in list.items.into_iter().map(decoded) {
@@ -75,23 +76,30 @@ pub(super) async fn read_all(client: Client, follower: Follower, mut ticked: Rec
 
 async fn read(client: &Client, part: Unread) -> (Unread, Read) {
     let outcome = match part.kind {
-        Kind::NetworkInterface => list::<kinds::NetworkInterface>(client, &part.subnet).await,
-        _ => list::<kinds::NetworkEndpoint>(client, &part.subnet).await,
+        Kind::NetworkInterface => list::<kinds::NetworkInterface>(client, &part).await,
+        _ => list::<kinds::NetworkEndpoint>(client, &part).await,
     };
     (part, outcome)
 }
 
-/// All that is in a Subnet, as recent as anything that was told before. A server of this release's kinds takes that
-/// from its cache.
-async fn list<K: Lean>(client: &Client, subnet: &str) -> Read {
+/// All that is in a Subnet, as recent as anything that the watch had told. Asked for like this a server takes it from its
+/// cache; a list of what is there right now is read from etcd by one that gets no progress from there, with all other
+/// Subnets' objects.
+async fn list<K: Lean>(client: &Client, part: &Unread) -> Read {
     let api = Api::<Guarded<K>>::all(client.clone());
-    let parameters = ListParams::default().fields(&format!("spec.subnet={subnet}"));
+    let now = ListParams::default().fields(&format!("spec.subnet={}", part.subnet));
+    let recent = part.newest().map(|version| now.clone().matching(VersionMatch::NotOlderThan).at(&version.to_string()));
     let asked = async {
-        match api.list(&parameters).await {
-            // Definitions of an earlier release do not let it be asked for.
-            Err(kube::Error::Api(status)) if status.code == 400 => api.list(&ListParams::default()).await,
-            answer => answer,
+        let mut answer = api.list(recent.as_ref().unwrap_or(&now)).await;
+        // Another server than the one that told of that version, and its cache does not come to it within 3 s.
+        if recent.is_some() && is_refused(&answer, 504) {
+            answer = api.list(&now).await;
         }
+        // Definitions of an earlier release do not let it be asked for.
+        if is_refused(&answer, 400) {
+            answer = api.list(&ListParams::default()).await;
+        }
+        answer
     };
     match timeout(PATIENCE, asked).await {
         Ok(Ok(list)) => Ok(list.items.into_iter().map(decoded).collect()),
@@ -102,3 +110,10 @@ async fn list<K: Lean>(client: &Client, subnet: &str) -> Read {
         )),
     }
 }
+
+fn is_refused<T>(answer: &kube::Result<T>, code: u16) -> bool {
+    matches!(answer, Err(kube::Error::Api(status)) if status.code == code)
+}
+
+#[cfg(test)]
+mod tests;
