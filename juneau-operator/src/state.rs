@@ -169,7 +169,7 @@ impl Inner {
                     return false;
                 }
                 let before = self.view.get(kind, &name);
-                if before.as_ref().is_some_and(|before| *before == object || is_newer(before, &object)) {
+                if before.as_ref().is_some_and(|before| *before == object || is_as_new(before, &object)) {
                     return false;
                 }
                 // The new wish first: where it is the old one as well, what is known of the object stays.
@@ -281,13 +281,13 @@ impl Inner {
     }
 }
 
-/// Whether what is known of an object is newer than what is told: the answer to a write of our own came before the
-/// watch told of the version before it. Versions of one kind are numbers that grow.
-fn is_newer(known: &Object, told: &Object) -> bool {
+/// Whether what is known of an object is what is told, or newer: the watch tells of our own writes as well, and perhaps of
+/// the version before only after a write's answer came. Versions of one kind are numbers that grow.
+fn is_as_new(known: &Object, told: &Object) -> bool {
     let (known, told) = (known.metadata(), told.metadata());
     let number = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<u64>().ok());
     match (number(&known.resource_version), number(&told.resource_version)) {
-        (Some(ours), Some(theirs)) => known.uid == told.uid && ours > theirs,
+        (Some(ours), Some(theirs)) => known.uid == told.uid && ours >= theirs,
         _ => false,
     }
 }

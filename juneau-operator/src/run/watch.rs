@@ -32,11 +32,7 @@ struct Document {
 
 impl<'de> Deserialize<'de> for Document {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut value = Value::deserialize(deserializer)?;
-        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-            // Half of an object's size, and of no use here.
-            metadata.remove("managedFields");
-        }
+        let value = Value::deserialize(deserializer)?;
         let text = |key: &str| value["metadata"][key].as_str().map(str::to_owned);
         let metadata = ObjectMeta {
             name: text("name"),

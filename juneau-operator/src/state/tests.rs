@@ -53,6 +53,27 @@ fn an_older_version_does_not_replace_a_newer_one() {
 }
 
 #[test]
+fn what_a_write_answered_is_no_news_when_the_watch_tells_it() {
+    let document = |managers: serde_json::Value| {
+        let metadata = json!({"name": "a", "uid": "1", "resourceVersion": "7", "managedFields": managers});
+        Object::from_json(Kind::Vpc, json!({"metadata": metadata, "spec": {}})).unwrap()
+    };
+    let managers = json!([{"manager": "juneau-operator", "operation": "Update", "fieldsV1": {"f:spec": {}}}]);
+    for (answered, watched) in [(managers.clone(), json!(null)), (json!(null), managers)] {
+        let state = State::new([]);
+        assert!(state.handle(Event::Found(document(answered))));
+        assert!(!state.handle(Event::Found(document(watched))), "a reason to plan again");
+        state.read(|view| assert!(view.vpcs["a"].metadata.managed_fields.is_none(), "half of its size"));
+    }
+    // A version is what it is, whoever tells of it.
+    let state = State::new([]);
+    state.handle(Event::Found(vpc("a", "1", 7)));
+    let mut other = vpc("a", "1", 7);
+    other.metadata_mut().labels = Some([("color".to_owned(), "red".to_owned())].into());
+    assert!(!state.handle(Event::Found(other)));
+}
+
+#[test]
 fn what_cannot_be_decoded_keeps_its_last_good_version_and_nothing_else() {
     let state = State::new([]);
     state.handle(Event::Found(vpc("a", "1", 1)));

@@ -71,11 +71,15 @@ macro_rules! kinds {
                 match self { $(Self::$kind(object) => &mut Arc::make_mut(object).metadata,)* }
             }
 
-            /// The object of this kind that a document holds. Fields that are not known are passed over.
+            /// The object of this kind that a document holds. Fields that are not known are passed over, and who owns
+            /// which field as well, which is half of a document.
             ///
             /// # Errors
             /// When a field that is known has a wrong type, or one that is required is missing.
-            pub fn from_json(kind: Kind, document: Value) -> Result<Self, serde_json::Error> {
+            pub fn from_json(kind: Kind, mut document: Value) -> Result<Self, serde_json::Error> {
+                if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
+                    metadata.remove("managedFields");
+                }
                 fn read<W: DeserializeOwned>(document: Value) -> Result<W, serde_json::Error> {
                     serde_json::from_value(document)
                 }
