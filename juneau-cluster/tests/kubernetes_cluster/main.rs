@@ -5,6 +5,7 @@
 
 mod away;
 mod bring_up;
+mod churn;
 mod connectivity;
 mod fixture;
 mod flow;
