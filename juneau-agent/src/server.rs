@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Connections that are served at the same time; more wait in the socket's backlog.
 const CONNECTIONS: usize = 64;
@@ -22,6 +23,8 @@ const REQUEST_TIME: Duration = Duration::from_secs(10);
 pub struct Call {
     /// What is asked.
     pub method: Method,
+    /// When it was read.
+    pub read: Instant,
     /// Where the answer goes.
     pub reply: oneshot::Sender<Result<Value, Failure>>,
 }
@@ -136,7 +139,7 @@ async fn process(line: Vec<u8>, calls: mpsc::Sender<Call>) -> Result<Value, Fail
     let method = decode_request(&line)?;
     let (reply, result) = oneshot::channel();
     let stopping = || Failure::new(ErrorCode::TryAgain, "the agent is stopping", "ask again when it runs");
-    calls.send(Call { method, reply }).await.map_err(|_| stopping())?;
+    calls.send(Call { method, read: Instant::now(), reply }).await.map_err(|_| stopping())?;
     result.await.map_err(|_| stopping())?
 }
 

@@ -2,6 +2,7 @@
 
 use super::wanted::{Wanted, attached};
 use super::{Engine, Instant};
+use crate::metrics::{Stage, Stopwatch};
 use crate::net::{Link, Namespace, NetError, Netlink};
 use crate::pod::{Subject, bring_up, create, other_end};
 use crate::protocol::{Attached, Detached, ErrorCode, Failure, Sandbox};
@@ -9,8 +10,8 @@ use juneau_bpf::AttachPoint;
 
 impl Engine {
     /// Attaches a Pod: the objects of all its endpoints must be there, and when this returns packets may flow on all
-    /// its interfaces. Otherwise it has none.
-    pub(super) async fn attach(&mut self, sandbox: &Sandbox) -> Result<Attached, Failure> {
+    /// its interfaces. Otherwise it has none. `stopwatch` has seen how long the request has waited.
+    pub(super) async fn attach(&mut self, sandbox: &Sandbox, mut stopwatch: Stopwatch) -> Result<Attached, Failure> {
         let seen = Instant::now();
         if self.find_wanted(sandbox).is_err() {
             // The objects may be younger than the last look.
@@ -20,11 +21,14 @@ impl Engine {
         if self.dataplane.is_none() {
             return Err(self.not_now(sandbox, "eth0", "this node's data path is not up yet"));
         }
+        stopwatch.end(Stage::Objects);
         let (namespace, inside) = enter(sandbox)?;
-        let outcome = self.attach_all(sandbox, &wanted, &namespace, &inside, seen).await;
+        let outcome = self.attach_all(sandbox, &wanted, &namespace, &inside, seen, &mut stopwatch).await;
         if outcome.is_err() {
             // Half an attachment helps nobody, and the caller will ask again.
             self.undo(&sandbox.container_id).await;
+        } else {
+            self.counts.attach.observe(&stopwatch);
         }
         outcome
     }
@@ -36,6 +40,7 @@ impl Engine {
         namespace: &Namespace,
         inside: &Netlink,
         seen: Instant,
+        stopwatch: &mut Stopwatch,
     ) -> Result<Attached, Failure> {
         self.remove_earlier(&Subject::new(&sandbox.namespace, &sandbox.name), &sandbox.container_id).await?;
         let mut hosts = Vec::with_capacity(wanted.len());
@@ -50,8 +55,10 @@ impl Engine {
             }
             hosts.push(host);
         }
-        // All at once: one pass over the tables, and one wait for readers of the old ones.
+        stopwatch.end(Stage::Devices);
+        // All at once: one pass over the tables.
         self.apply(seen).await;
+        stopwatch.end(Stage::Tables);
         for (interface, host) in wanted.iter().zip(&hosts) {
             let nic = &interface.nic().interface;
             if !self.is_programmed(host.index) {
@@ -65,10 +72,12 @@ impl Engine {
                 Failure::new(ErrorCode::Node, error.to_string(), "see the agent's problems: juneau-agent status")
             })?;
         }
+        stopwatch.end(Stage::Programs);
         for (interface, host) in wanted.iter().zip(&hosts) {
             let nic = &interface.nic().interface;
             bring_up(&self.netlink, inside, host, nic, &interface.wiring).await.map_err(node_failure)?;
         }
+        stopwatch.end(Stage::Addresses);
         // Only we hold it, then, and it ends with this call.
         let same = Namespace::open(&sandbox.netns).and_then(|now| now.is(namespace));
         if !matches!(same, Ok(true)) {

@@ -25,7 +25,7 @@ mod waiting;
 mod wanted;
 mod writes;
 
-use crate::metrics::Sample;
+use crate::metrics::{AttachTimes, Sample, Stopwatch};
 use crate::net::{NetError, Netlink};
 use crate::options::Options;
 use crate::probes::Registry;
@@ -129,6 +129,7 @@ struct Counts {
     failures: u64,
     lag: Duration,
     expired: u64,
+    attach: AttachTimes,
 }
 
 impl Engine {
@@ -221,9 +222,9 @@ impl Engine {
         }
     }
 
-    async fn answer(&mut self, method: Method) -> Result<Value, Failure> {
+    async fn answer(&mut self, method: Method, stopwatch: Stopwatch) -> Result<Value, Failure> {
         match method {
-            Method::Attach(sandbox) => debug::value(self.attach(&sandbox).await?),
+            Method::Attach(sandbox) => debug::value(self.attach(&sandbox, stopwatch).await?),
             Method::Detach(sandbox) => debug::value(self.detach(&sandbox).await?),
             Method::Check(sandbox) => debug::value(self.check(&sandbox).await?),
             Method::Collect(valid) => debug::value(self.collect(&valid).await?),

@@ -19,6 +19,7 @@ impl Engine {
             apply_failures: self.counts.failures,
             apply_lag: self.counts.lag.as_secs_f64(),
             expired: self.counts.expired,
+            attach: self.counts.attach.clone(),
             held: Kind::ALL.map(|kind| (kind.as_str(), self.objects.held(kind).try_into().unwrap_or(u64::MAX))).into(),
             ..Sample::default()
         };

@@ -4,6 +4,7 @@
 //! the Pod to its endpoint. So a request that says how long it can wait is answered when the objects are there.
 
 use super::{Engine, debug};
+use crate::metrics::{Stage, Stopwatch};
 use crate::protocol::{ErrorCode, Failure, Method, Sandbox};
 use crate::server::Call;
 use serde_json::Value;
@@ -22,13 +23,16 @@ const ROOM: usize = 32;
 pub(super) struct Waiting {
     sandbox: Sandbox,
     until: Instant,
+    stopwatch: Stopwatch,
     reply: oneshot::Sender<Result<Value, Failure>>,
 }
 
 impl Engine {
     /// Answers a request, now or later.
     pub(super) async fn hear(&mut self, call: Call) {
-        let Call { method, reply } = call;
+        let Call { method, read, reply } = call;
+        let mut stopwatch = Stopwatch::from(read);
+        stopwatch.end(Stage::Queue);
         if let Method::Detach(sandbox) = &method {
             self.give_up(&sandbox.container_id);
         }
@@ -38,9 +42,9 @@ impl Engine {
         };
         let until = |sandbox: &Sandbox| Instant::now() + Duration::from_millis(sandbox.patience).min(LONGEST);
         let waits = sandbox.map(|sandbox| (until(&sandbox), sandbox));
-        match (self.answer(method).await, waits) {
+        match (self.answer(method, stopwatch).await, waits) {
             (Err(_), Some((until, sandbox))) if self.is_early(&sandbox) => {
-                self.waiting.push(Waiting { sandbox, until, reply });
+                self.waiting.push(Waiting { sandbox, until, stopwatch, reply });
             }
             // Whoever asked may have gone.
             (outcome, _) => drop(reply.send(outcome)),
@@ -60,7 +64,7 @@ impl Engine {
         let due = self.waiting.iter().position(|waiting| waiting.until <= now || !self.is_early(&waiting.sandbox));
         self.more_waiting = due.is_some();
         if let Some(waiting) = due.map(|due| self.waiting.remove(due)) {
-            let outcome = self.attach(&waiting.sandbox).await.and_then(debug::value);
+            let outcome = self.attach(&waiting.sandbox, waiting.stopwatch).await.and_then(debug::value);
             drop(waiting.reply.send(outcome));
         }
     }

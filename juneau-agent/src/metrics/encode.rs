@@ -72,7 +72,8 @@ impl Collector for Scrape {
         lag.encode(encoder.encode_descriptor("apply_lag_seconds", help, None, MetricType::Gauge)?)?;
         total(&mut encoder, "applies", "Tables computed and applied", sample.applies)?;
         total(&mut encoder, "apply_failures", "Applications that failed, in part or whole", sample.apply_failures)?;
-        total(&mut encoder, "expired_flows", "Flow entries that ended by their idle limit", sample.expired)
+        total(&mut encoder, "expired_flows", "Flow entries that ended by their idle limit", sample.expired)?;
+        sample.attach.encode(&mut encoder)
     }
 }
 
@@ -105,7 +106,7 @@ fn total(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Delivered, Exit, MapUse};
+    use super::super::{AttachTimes, Delivered, Exit, MapUse, Stage, Stopwatch};
     use super::*;
 
     fn sample() -> Sample {
@@ -125,13 +126,16 @@ mod tests {
             apply_failures: 12,
             apply_lag: 0.25,
             expired: 13,
+            attach: AttachTimes::default(),
         }
     }
 
     #[test]
     fn names_and_labels_are_what_dashboards_use() {
         let text = to_text(sample()).unwrap();
-        let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        // Histograms have a test of their own.
+        let is_series = |line: &&str| !line.starts_with('#') && !line.starts_with("juneau_attach_s");
+        let series: Vec<&str> = text.lines().filter(is_series).collect();
         assert_eq!(
             series,
             [
@@ -154,5 +158,27 @@ mod tests {
             ]
         );
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attaching_is_told_whole_and_by_stages() {
+        let mut stopwatch = Stopwatch::from(tokio::time::Instant::now());
+        tokio::time::advance(std::time::Duration::from_millis(20)).await;
+        stopwatch.end(Stage::Programs);
+        let sample = sample();
+        sample.attach.observe(&stopwatch);
+        let text = to_text(sample).unwrap();
+        for line in [
+            "juneau_attach_seconds_sum 0.02",
+            "juneau_attach_seconds_count 1",
+            r#"juneau_attach_seconds_bucket{le="0.01"} 0"#,
+            r#"juneau_attach_seconds_bucket{le="0.02"} 1"#,
+            r#"juneau_attach_seconds_bucket{le="+Inf"} 1"#,
+            r#"juneau_attach_stage_seconds_sum{stage="programs"} 0.02"#,
+            r#"juneau_attach_stage_seconds_sum{stage="queue"} 0.0"#,
+            r#"juneau_attach_stage_seconds_count{stage="addresses"} 1"#,
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line} is not in {text}");
+        }
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! No label names a Pod, an address or a flow; the series are bounded by VPCs with endpoints on this node.
 
+mod attach;
 mod encode;
 mod serve;
 
+pub use attach::{AttachTimes, Stage, Stopwatch};
 pub use encode::to_text;
 pub use serve::serve;
 
 /// Everything that is told at one scrape.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Sample {
     /// Exits but delivery.
     pub exits: Vec<Exit>,
@@ -37,6 +39,8 @@ pub struct Sample {
     pub apply_lag: f64,
     /// Connections that ended by their idle limit.
     pub expired: u64,
+    /// How long attaching took.
+    pub attach: AttachTimes,
 }
 
 /// Packets that ended under one reason.
