@@ -82,10 +82,12 @@ bench: ## whole paths and programs against other data paths (root); ARGS=--quick
 	@tools/preflight.sh build
 	$(CARGO) run --release -p juneau-benches -- run $(ARGS)
 
-bench-kubernetes: ## operator and agents on a real Kubernetes API server (root); ARGS=--quick
+bench-kubernetes: ## operator, agents, Pods and clusters on a real Kubernetes (root); ARGS=--quick, ARGS='--only PART'
 	@tools/preflight.sh kubernetes
-	@$(CARGO) build -p juneau-lab
-	$(CARGO) run --release -p juneau-benches -- kubernetes --lab $(LAB) $(ARGS)
+	@$(CARGO) run -q -p juneau-images
+	@$(CARGO) build -p juneau-lab -p juneau-cluster -p juneau-responder
+	$(CARGO) run --release -p juneau-benches -- kubernetes --lab $(LAB) --cluster $(CLUSTER) \
+		--plugin "$$(tools/plugin.sh)" --ptp "$$(tools/ptp.sh)" $(ARGS)
 
 audit: ## licences, advisories and bans of all dependencies (needs cargo-deny)
 	$(CARGO) deny check

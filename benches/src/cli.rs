@@ -97,9 +97,11 @@ struct Kubernetes {
     /// Fewer Pods and no large cluster: two minutes, for a first impression.
     #[arg(long)]
     quick: bool,
-    /// The lab's program, whose start is measured as well.
-    #[arg(long, value_name = "PROGRAM")]
-    lab: Option<PathBuf>,
+    /// Only these parts; may be given several times.
+    #[arg(long, value_enum, value_name = "PART")]
+    only: Vec<kubernetes::Part>,
+    #[command(flatten)]
+    measured: kubernetes::Measured,
     /// Directory of the summary.
     #[arg(long, default_value = "target/bench/kubernetes")]
     output: PathBuf,
@@ -153,10 +155,12 @@ fn end_with_input() {
 
 impl Kubernetes {
     fn run(self) -> Result<()> {
-        mount_pins()?;
-        let rows = kubernetes::run(&Fabric::new()?, self.quick, self.lab.as_deref())?;
-        report::print(&rows, io::stdout())?;
-        report::write_summary(&rows, &self.output)
+        let mut rows = report::Rows::default();
+        let outcome = kubernetes::run(self.quick, &self.only, &self.measured, &mut rows);
+        // What others found is still worth a table.
+        report::print(rows.all(), io::stdout())?;
+        report::write_summary(rows.all(), &self.output)?;
+        outcome
     }
 }
 

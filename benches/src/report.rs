@@ -74,6 +74,36 @@ impl Row {
     }
 }
 
+/// Rows, each of which is told when it is taken: all of them take long.
+#[derive(Debug, Default)]
+pub struct Rows(Vec<Row>);
+
+impl Rows {
+    /// Takes a row.
+    pub fn push(&mut self, row: Row) {
+        progress(line(&row));
+        self.0.push(row);
+    }
+
+    /// Takes several.
+    pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
+        rows.into_iter().for_each(|row| self.push(row));
+    }
+
+    /// All that were taken.
+    #[must_use]
+    pub fn all(&self) -> &[Row] {
+        &self.0
+    }
+}
+
+/// A row by itself.
+fn line(row: &Row) -> String {
+    let cells = cells(row);
+    let words: Vec<&str> = cells.iter().skip(1).map(String::as_str).filter(|cell| !cell.is_empty()).collect();
+    format!("  {}: {}", row.name, words.join("  "))
+}
+
 #[derive(Serialize)]
 struct Summary<'a> {
     name: &'a str,
@@ -126,23 +156,7 @@ pub fn print(rows: &[Row], mut to: impl Write) -> Result<()> {
 
 fn table(rows: &[Row]) -> Vec<String> {
     let mut cells = vec![["measure", "figure", "A/A", "goal", "", ""].map(String::from)];
-    for row in rows {
-        cells.push([
-            row.name.clone(),
-            format!("{}{}", number(row.value), unit(row.unit)),
-            row.noise.map_or_else(String::new, |n| format!("±{n:.3}")),
-            row.effective_goal().map_or_else(String::new, |goal| {
-                let sign = if matches!(goal, Bound::AtMost(_)) { "≤" } else { "≥" };
-                format!("{sign} {}{}", number(goal.value()), unit(row.unit))
-            }),
-            match row.pass() {
-                Some(true) => "PASS".into(),
-                Some(false) => "MISS".into(),
-                None => String::new(),
-            },
-            row.detail.clone(),
-        ]);
-    }
+    cells.extend(rows.iter().map(self::cells));
     let mut widths = [0; 6];
     for line in &cells {
         for (width, cell) in widths.iter_mut().zip(line) {
@@ -156,6 +170,24 @@ fn table(rows: &[Row]) -> Vec<String> {
             padded.join("  ").trim_end().to_owned()
         })
         .collect()
+}
+
+fn cells(row: &Row) -> [String; 6] {
+    [
+        row.name.clone(),
+        format!("{}{}", number(row.value), unit(row.unit)),
+        row.noise.map_or_else(String::new, |n| format!("±{n:.3}")),
+        row.effective_goal().map_or_else(String::new, |goal| {
+            let sign = if matches!(goal, Bound::AtMost(_)) { "≤" } else { "≥" };
+            format!("{sign} {}{}", number(goal.value()), unit(row.unit))
+        }),
+        match row.pass() {
+            Some(true) => "PASS".into(),
+            Some(false) => "MISS".into(),
+            None => String::new(),
+        },
+        row.detail.clone(),
+    ]
 }
 
 fn unit(unit: &str) -> String {
@@ -222,6 +254,12 @@ mod tests {
         let words: Vec<&str> = lines[1].split_whitespace().rev().take(5).collect();
         assert_eq!(words, ["MISS", "1.124", "≤", "±0.004", "1.200"]);
         assert!(!lines[2].contains("PASS") && !lines[2].contains("MISS"));
+    }
+
+    #[test]
+    fn a_row_is_told_by_itself() {
+        let told = line(&Row { unit: "ms", detail: "9 Pods".into(), ..row(1.5, Some(Bound::AtMost(5.0)), None) });
+        assert_eq!(told, "  same node: UDP packet / direct veth: 1.500 ms  ≤ 5.000 ms  PASS  9 Pods");
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub(crate) struct Up {
     /// Do not check who reaches whom
     #[arg(long)]
     no_check: bool,
+    /// Start nodes only, without Juneau: they get ready when they are given another network
+    #[arg(long, conflicts_with_all = ["images", "directory", "empty", "no_check"])]
+    bare: bool,
 }
 
 /// Starts a cluster, or starts it anew, with Juneau and tenants. Returns whether the table is as expected.
@@ -54,7 +57,7 @@ pub(crate) fn up(paths: &Paths, options: &Up) -> Result<bool> {
         return Err(ClusterError::Usage("a cluster makes namespaces and mounts: run it as root".to_owned()));
     }
     let begun = Instant::now();
-    let images = archives(options.images.as_deref())?;
+    let images = if options.bare { Vec::new() } else { archives(options.images.as_deref())? };
     let manifests = match &options.directory[..] {
         [] if options.empty => Vec::new(),
         [] => EXAMPLES.iter().map(|part| find(part)).collect::<Result<_>>()?,
@@ -69,6 +72,10 @@ pub(crate) fn up(paths: &Paths, options: &Up) -> Result<bool> {
     teardown(paths)?;
     start_keeper(paths, &images)?;
     let state = State::of_running(paths)?;
+    if options.bare {
+        print(&format!("\n{:.1} s from nothing\n", begun.elapsed().as_secs_f32()));
+        return Ok(true);
+    }
     let kubectl = Kubectl::new(paths, &state)?;
     let mut phase = Phase(Instant::now());
 

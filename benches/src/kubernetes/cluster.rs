@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use juneau_agent::protocol::{Attached, CallError, Method, Sandbox, Status, call};
+use juneau_agent::protocol::{Attached, CallError, Detached, Method, Sandbox, Status, call};
 use juneau_controlplane::{AuditLog, ControlPlane, Network, Options, Programs, client};
 use kube::Client;
 use nix::mount::{MsFlags, mount};
@@ -157,6 +157,19 @@ impl Cluster {
         attached.map(drop).map_err(|error| Error::NotOurs(error.to_string()))
     }
 
+    /// Takes away what the Pod of this name has, which is the only one of that name.
+    pub(super) fn detach(&self, node: usize, name: &str) -> Result<()> {
+        let sandbox = Sandbox { container_id: name.into(), ..Sandbox::default() };
+        let socket = daemon::socket(self.node(node)?.name);
+        let detached: std::result::Result<Detached, CallError> =
+            call(&socket, &Method::Detach(sandbox), Duration::from_secs(20));
+        match detached {
+            Ok(Detached { changed: true }) => Ok(()),
+            Ok(_) => Err(Error::NotOurs(format!("{name} was not attached"))),
+            Err(error) => Err(Error::NotOurs(error.to_string())),
+        }
+    }
+
     fn node(&self, node: usize) -> Result<&Node> {
         self.nodes.get(node).ok_or_else(|| Error::Missing(format!("node {node}")))
     }
@@ -178,26 +191,40 @@ impl Inside<'_> {
 
     /// Starts the agents of all nodes, and waits until they are ready.
     pub(super) fn agents(&self) -> Result<Vec<Daemon>> {
-        let start = |node: &Node| {
-            let run = || Daemon::agent(node.name, &node.kubeconfig, node.cgroup.path());
-            node.namespace.run(run)
-        };
-        let agents: Vec<Daemon> = self.cluster.nodes.iter().map(start).collect::<Result<_>>()?;
-        for node in &self.cluster.nodes {
-            let begun = Instant::now();
-            loop {
-                let status: std::result::Result<Status, CallError> =
-                    call(&daemon::socket(node.name), &Method::Status, Duration::from_secs(20));
-                match status {
-                    Ok(status) if status.ready && status.settled => break,
-                    // The socket is not there yet, or the agent does not tell when it is ready.
-                    _ if begun.elapsed() < PATIENCE => thread::sleep(POLL),
-                    Ok(status) => return Err(Error::NotOurs(format!("an agent is not ready: {:?}", status.problems))),
-                    Err(error) => return Err(Error::NotOurs(error.to_string())),
-                }
-            }
+        let agents = (0..self.cluster.nodes.len()).map(|node| self.agent(node)).collect::<Result<_>>()?;
+        for node in 0..self.cluster.nodes.len() {
+            self.await_agent(node, POLL, PATIENCE, |status| status.ready && status.settled)?;
         }
         Ok(agents)
+    }
+
+    /// Starts a node's agent.
+    pub(super) fn agent(&self, node: usize) -> Result<Daemon> {
+        let node = self.cluster.node(node)?;
+        node.namespace.run(|| Daemon::agent(node.name, &node.kubeconfig, node.cgroup.path()))
+    }
+
+    /// Asks a node's agent for its status until it is as wanted.
+    pub(super) fn await_agent(
+        &self,
+        node: usize,
+        poll: Duration,
+        patience: Duration,
+        is_so: impl Fn(&Status) -> bool,
+    ) -> Result<()> {
+        let socket = daemon::socket(self.cluster.node(node)?.name);
+        let begun = Instant::now();
+        loop {
+            let status: std::result::Result<Status, CallError> =
+                call(&socket, &Method::Status, Duration::from_secs(20));
+            match status {
+                Ok(status) if is_so(&status) => return Ok(()),
+                // The socket is not there yet, or the agent does not tell when it is ready.
+                _ if begun.elapsed() < patience => thread::sleep(poll),
+                Ok(status) => return Err(Error::NotOurs(format!("an agent is not ready: {:?}", status.problems))),
+                Err(error) => return Err(Error::NotOurs(error.to_string())),
+            }
+        }
     }
 }
 

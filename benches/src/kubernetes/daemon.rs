@@ -27,14 +27,21 @@ impl Daemon {
         let mut command = Command::new(SELF);
         command.args(["agent", "run", "--log", "error", "--underlay", "underlay", "--node", node]);
         command.arg("--kubeconfig").arg(kubeconfig).arg("--cgroup").arg(cgroup);
-        command.arg("--socket").arg(socket(node)).arg("--metrics-socket").arg(state(node).join("metrics.sock"));
-        command.arg("--state-dir").arg(state(node)).arg("--pin-dir").arg(format!("/sys/fs/bpf/{node}"));
+        command.arg("--socket").arg(socket(node)).arg("--metrics-socket").arg(metrics_socket(node));
+        command.arg("--state-dir").arg(state(node)).arg("--pin-dir").arg(pins(node));
         Self::start(command, "an agent")
     }
 
     fn start(mut command: Command, what: &str) -> Result<Self> {
         let child = command.stdin(Stdio::piped()).spawn().context(format!("starting {what}"))?;
         Ok(Self { child })
+    }
+
+    /// Ends it without a word.
+    pub(super) fn kill(&mut self) {
+        // Both fail only for what is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// Bytes of memory in use.
@@ -50,14 +57,23 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 
 /// Where a node's agent has its files.
 pub(super) fn state(node: &str) -> PathBuf {
     Path::new("/run").join(node)
+}
+
+/// Where a node's agent pins what it loads.
+pub(super) fn pins(node: &str) -> PathBuf {
+    Path::new("/sys/fs/bpf").join(node)
+}
+
+/// Where a node's agent tells its metrics.
+pub(super) fn metrics_socket(node: &str) -> PathBuf {
+    state(node).join("metrics.sock")
 }
 
 /// Where a node's agent is asked.

@@ -1,20 +1,24 @@
-//! Operator and agents on a real API server: from a Pod to its endpoint, and what it costs to have them.
+//! Operator and agents on a real API server: from a Pod to its endpoint, and what it costs to have them; a node full of
+//! Pods; and clusters with kubelets.
 
 mod cluster;
 mod daemon;
+mod full;
 mod lab;
 mod pods;
+mod real;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use juneau_controlplane::Programs;
 use serde_json::json;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::namespace::Fabric;
-use crate::report::{Bound, Row, progress};
+use crate::ours::mount_pins;
+use crate::report::{Bound, Row, Rows, progress};
 use crate::statistics::percentile;
 
 use cluster::{Cluster, Inside, NODES};
@@ -46,60 +50,136 @@ struct Effort {
     labs: usize,
     /// Whether there is a large cluster.
     large: bool,
+    /// Pods that are attached on a full node, one after the other.
+    more: usize,
+    /// Clusters with kubelets that are brought up.
+    clusters: usize,
+    /// Rounds of Pods on such a cluster and on one with another network.
+    rounds: usize,
 }
 
-/// Takes the figures; that of the lab with the lab's program.
+/// A part of what is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// From nothing to the lab on Kubernetes.
+    Lab,
+    /// From nothing to the table of `make cluster`.
+    Cluster,
+    /// Pod → Ready on such a cluster, against the plugin ptp.
+    Ready,
+    /// Operator and agents under load, and idle.
+    Load,
+    /// A node full of Pods: ADD, the plugin's process, the agent's restart.
+    Full,
+}
+
+impl Part {
+    const ALL: [Self; 5] = [Self::Lab, Self::Cluster, Self::Ready, Self::Load, Self::Full];
+}
+
+/// Programs that are measured beside this one. Without one of them its rows are left out.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Measured {
+    /// The lab's program, whose start is measured
+    #[arg(long, value_name = "PROGRAM")]
+    lab: Option<PathBuf>,
+    /// The cluster's program, with images beside it: its start, and Pods on it
+    #[arg(long, value_name = "PROGRAM")]
+    cluster: Option<PathBuf>,
+    /// Where the CNI plugins ptp and host-local are, with which Pods on a cluster are compared
+    #[arg(long, value_name = "DIRECTORY")]
+    ptp: Option<PathBuf>,
+    /// The CNI plugin
+    #[arg(long, value_name = "PROGRAM")]
+    plugin: Option<PathBuf>,
+}
+
+/// Takes the figures of some parts, or of all, as far as their programs are there.
 ///
 /// # Errors
-/// When something does not start, or an endpoint does not become ready.
-pub fn run(fabric: &Fabric, quick: bool, program: Option<&Path>) -> Result<Vec<Row>> {
+/// When something does not start, or an endpoint does not become ready. `rows` has what was taken before.
+pub fn run(quick: bool, only: &[Part], measured: &Measured, rows: &mut Rows) -> Result<()> {
     let effort = if quick {
-        Effort { pods: 200, idle: Duration::from_secs(30), labs: 1, large: false }
+        Effort { pods: 200, idle: Duration::from_secs(30), labs: 1, large: false, more: 100, clusters: 1, rounds: 10 }
     } else {
-        Effort { pods: 600, idle: Duration::from_secs(60), labs: 3, large: true }
+        Effort { pods: 600, idle: Duration::from_secs(60), labs: 3, large: true, more: 300, clusters: 3, rounds: 40 }
     };
+    let wanted = |part: Part| if only.is_empty() { Part::ALL.contains(&part) } else { only.contains(&part) };
     // The programs of Kubernetes may have to be built.
     let programs = Programs::find_or_build(&mut |line| progress(line))?;
-    let mut rows = Vec::new();
-    if let Some(program) = program {
-        rows.push(lab::run(program, effort.labs)?);
+    if let Some(cluster) = &measured.cluster {
+        // While everything that others mount is seen here, and the other way round.
+        if wanted(Part::Cluster) {
+            rows.push(real::warm(cluster, effort.clusters)?);
+        }
+        if let Some(ptp) = measured.ptp.as_ref().filter(|_| wanted(Part::Ready)) {
+            rows.push(real::ready(cluster, ptp, effort.rounds)?);
+        }
+    }
+    mount_pins()?;
+    if let Some(lab) = measured.lab.as_ref().filter(|_| wanted(Part::Lab)) {
+        rows.push(lab::run(lab, effort.labs)?);
+    }
+    if !(wanted(Part::Load) || wanted(Part::Full)) {
+        return Ok(());
     }
     progress("kubernetes: API server, operator, two nodes");
-    let cluster = Cluster::new(fabric, &programs)?;
-    rows.extend(cluster.run(|inside| measure(fabric, inside, &effort))?);
-    Ok(rows)
+    let fabric = Fabric::new()?;
+    let cluster = Cluster::new(&fabric, &programs)?;
+    cluster.run(|inside| {
+        let operator = inside.operator()?;
+        let mut endpoints = networks(inside)?;
+        let mut agents = inside.agents()?;
+        let mut load = Load { endpoints: &mut endpoints, inside, made: 0 };
+        if wanted(Part::Full)
+            && let Some(agent) = agents.first_mut()
+        {
+            full::run(&fabric, &mut load, agent, measured.plugin.as_deref(), effort.more, rows)?;
+        }
+        if wanted(Part::Load) {
+            measure(&fabric, &mut load, &operator, &agents, &effort, rows)?;
+        }
+        Ok(())
+    })
 }
 
-fn measure(fabric: &Fabric, inside: &Inside<'_>, effort: &Effort) -> Result<Vec<Row>> {
-    let Inside { cluster, runtime, client } = inside;
-    let operator = inside.operator()?;
-    let mut rows = Vec::new();
-    let mut endpoints = runtime.block_on(async {
+/// Vpcs and Subnets of the load, and what tells of endpoints in them.
+fn networks(inside: &Inside<'_>) -> Result<Endpoints> {
+    let Inside { runtime, client, .. } = inside;
+    runtime.block_on(async {
         for vpc in 0..VPCS {
             pods::network(client, &format!("vpc-{vpc}"), (SUBNETS + VPCS - 1 - vpc) / VPCS).await?;
         }
         pods::await_subnets(client, Duration::from_secs(60)).await?;
-        Ok::<_, Error>(Endpoints::watch(client.clone()))
-    })?;
-    let agents = inside.agents()?;
-    let mut load = Load { endpoints: &mut endpoints, inside, made: 0 };
+        Ok(Endpoints::watch(client.clone()))
+    })
+}
 
+fn measure(
+    fabric: &Fabric,
+    load: &mut Load<'_>,
+    operator: &Daemon,
+    agents: &[Daemon],
+    effort: &Effort,
+    rows: &mut Rows,
+) -> Result<()> {
+    let cluster = load.inside.cluster;
     progress(format!("kubernetes: {} Pods, 20 a second", effort.pods));
     load.run("warm", 40, Some(PACE), small)?;
     let times = load.run("load", effort.pods, Some(PACE), small)?;
     rows.extend(latencies("Pod → ready endpoint, 20 Pods a second", &times, Some(150.0)));
-    rows.push(memory("operator, resident, beside that load", &operator, Some(128.0))?);
+    rows.push(memory("operator, resident, beside that load", operator, Some(128.0))?);
 
     progress("kubernetes: bytes and writes of a Pod's start");
-    rows.extend(count(fabric, cluster, &mut load)?);
+    rows.extend(count(fabric, cluster, load)?);
 
     progress(format!("kubernetes: idle for {} s", effort.idle.as_secs()));
     thread::sleep(SETTLE);
-    rows.extend(idle(cluster, &operator, &agents, effort.idle)?);
+    rows.extend(idle(cluster, operator, agents, effort.idle)?);
     if effort.large {
-        rows.extend(large(&mut load, &operator, &agents)?);
+        rows.extend(large(load, operator, agents)?);
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// Pods of the load, numbered through.
