@@ -43,7 +43,7 @@ fn kill(fixture: &Fixture, node: &str, service: &str) {
 fn kubelet_containerd_and_agent_are_killed_and_come_back() {
     let fixture = Fixture::shared();
     let _turn = fixture.turn();
-    let (before, sandbox) = (fixture.left(), fixture.sandbox("red", "a"));
+    let (before, sandbox) = (fixture.settled(), fixture.sandbox("red", "a"));
     let flows = flows(&fixture);
     for service in ["kubelet", "containerd"] {
         kill(&fixture, "node-1", service);
@@ -72,7 +72,7 @@ fn kubelet_containerd_and_agent_are_killed_and_come_back() {
 fn a_pod_that_ends_while_its_agent_is_away_is_made_good() {
     let fixture = Fixture::shared();
     let _turn = fixture.turn();
-    let before = fixture.left();
+    let before = fixture.settled();
     fixture.start_pod("red", "short", "node-1", "10.0.1.60");
     let with_it = fixture.left_on("node-1");
     let flows = flows(&fixture);
@@ -113,7 +113,7 @@ fn away() -> Duration {
 fn without_an_api_server_packets_go_on_and_pods_end() {
     let fixture = Fixture::shared();
     let _turn = fixture.turn();
-    let before = fixture.left();
+    let before = fixture.settled();
     for (name, node, address) in [("ends-1", "node-1", "10.0.1.81"), ("ends-2", "node-2", "10.0.1.82")] {
         until("the Pod is taken", || fixture.apply(&pod_with_grace("red", name, node, address, 6)));
     }
@@ -172,7 +172,7 @@ fn without_an_api_server_packets_go_on_and_pods_end() {
 fn an_upgrade_to_another_abi_and_back_loses_no_packet() {
     let fixture = Fixture::shared();
     let _turn = fixture.turn();
-    let (before, sandbox) = (fixture.left(), fixture.sandbox("red", "a"));
+    let (before, sandbox) = (fixture.settled(), fixture.sandbox("red", "a"));
     let image = format!("ghcr.io/juneau-net/juneau-agent:v{}", env!("CARGO_PKG_VERSION"));
     let next = format!("{image}-next");
     for node in ["node-1", "node-2"] {

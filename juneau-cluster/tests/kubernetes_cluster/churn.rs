@@ -217,7 +217,7 @@ fn held_namespaces(fixture: &Fixture, node: &str) -> String {
 fn pods_that_come_and_go_leave_nothing_and_have_their_network_when_they_start() {
     let fixture = Fixture::shared();
     let _turn = fixture.turn();
-    let before = fixture.left();
+    let before = fixture.settled();
     let tables_before = NODES.map(|node| tables(&fixture, node));
     let held_before = NODES.map(|node| held_namespaces(&fixture, node));
     assert!(tables_before.iter().all(|tables| !tables.is_empty()), "the positive control of what is compared below");

@@ -485,6 +485,21 @@ impl Fixture {
         all
     }
 
+    /// What there is once nothing is left of Pods that earlier tests ended: a kubelet removes their directories in its time.
+    #[track_caller]
+    pub fn settled(&self) -> BTreeSet<String> {
+        until("directories are those of Pods that there are", || {
+            let pods = succeeds(&mut self.kubectl("get pods -A -o jsonpath={.items[*].metadata.uid}"));
+            let of_no_pod =
+                |node: &&str| self.on(node, "ls /var/lib/kubelet/pods").lines().any(|id| !pods.contains(id));
+            match ["node-1", "node-2"].into_iter().find(of_no_pod) {
+                None => Ok(()),
+                Some(node) => Err(format!("{node} has more")),
+            }
+        });
+        self.left()
+    }
+
     /// Waits until there is what there was.
     #[track_caller]
     pub fn expect_left(&self, before: &BTreeSet<String>) {

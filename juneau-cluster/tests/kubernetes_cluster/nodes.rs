@@ -17,7 +17,7 @@ fn sandboxes(fixture: &Fixture) -> BTreeMap<(&'static str, &'static str), String
 fn a_node_that_starts_again_brings_its_pods_back() {
     let fixture = Fixture::shared();
     let _turn = fixture.turn();
-    let (before, sandboxes_before) = (fixture.left(), sandboxes(&fixture));
+    let (before, sandboxes_before) = (fixture.settled(), sandboxes(&fixture));
     let red_a = fixture.inside("red", "a");
     assert_eq!(red_a.ask("10.0.1.20").as_deref(), Some("red/b"));
     fixture.cluster().power_off(NODE).unwrap();
@@ -54,7 +54,7 @@ fn a_node_that_starts_again_brings_its_pods_back() {
 fn a_node_that_dies_is_forgotten_and_its_addresses_come_free() {
     let fixture = Fixture::shared();
     let _turn = fixture.turn();
-    let before = fixture.left();
+    let before = fixture.settled();
     let here: Vec<_> = PODS.iter().filter(|(_, _, node, _)| *node == NODE).collect();
     let known = || -> Result<Vec<String>, String> {
         let endpoints = fixture.agent("node-1", "endpoints")?;
