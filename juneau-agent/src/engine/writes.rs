@@ -1,4 +1,5 @@
-//! What the agent tells an API server: where its Pods are attached, and which endpoints of its node it refuses.
+//! What the agent tells an API server: where its Pods and the node itself are attached, and which endpoints of its node it
+//! refuses.
 //!
 //! Nothing waits for it, and no packet depends on it. A task of its own holds what is to be told against what it has
 //! told, and tries again what failed.
@@ -33,7 +34,7 @@ const RECORDERS: usize = 256;
 /// What is to be told, by `namespace/name` of endpoints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Where Pods are attached.
+    /// Where Pods, and the node itself, are attached.
     attachments: BTreeMap<String, Told>,
     /// What the server says of Pods that are not attached: somebody has died before it could be taken back.
     left: BTreeMap<String, Left>,
@@ -113,6 +114,7 @@ impl Engine {
         let problems: BTreeMap<&str, &Problem> =
             problems.filter_map(|problem| Some((problem.object.strip_prefix("NetworkEndpoint/")?, problem))).collect();
         let mut attached = self.attachments();
+        self.node_port.add_to(&mut attached);
         let mut wanted = Wanted::default();
         // Whoever is not here is another node's to judge.
         for (name, endpoint) in self.objects.own_endpoints() {
@@ -131,7 +133,8 @@ impl Engine {
                     let attachment = Attachment {
                         ifindex: pod.ifindex.get(),
                         host_mac_address: Some(pod.host_mac.to_string()),
-                        container_id: Some(pod.container_id),
+                        // The node's own endpoint is in no container.
+                        container_id: Some(pod.container_id).filter(|id| !id.is_empty()),
                     };
                     let is_said = said.as_ref() == Some(&attachment);
                     wanted.attachments.insert(name, Told { uid, attachment, is_said });

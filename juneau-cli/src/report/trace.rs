@@ -5,7 +5,7 @@ use super::Index;
 use crate::error::{CliError, near};
 use crate::problems::Problem;
 use crate::snapshot::{ObjectRef, Snapshot};
-use juneau_api::kinds::NetworkEndpoint;
+use juneau_api::kinds::{EndpointKind, NetworkEndpoint};
 use juneau_api::names;
 use juneau_api::view::ObjectName;
 use juneau_cni::protocol::Explanation;
@@ -213,7 +213,9 @@ impl<'s> Trace<'s> {
                     (None, Some(index)) => format!("device {index} of this node"),
                     (None, None) => "the node".to_owned(),
                 });
+                // A node has other addresses than that of its endpoint.
                 if let Some((name, endpoint)) = receiver
+                    && endpoint.spec.kind == EndpointKind::Pod
                     && address(endpoint) != Some(self.report.destination.address)
                 {
                     self.report.notes.push(format!("{name} is a router: what it does with the packet is its own"));

@@ -27,8 +27,24 @@ fn a_node_port_that_is_changed_or_deleted_comes_back_as_it_was() {
     fixture.start(&[server("ports", "pod", "node-2", &[])]);
     let (host, address) = (fixture.host(NODE), fixture.address("ports", "pod"));
     reaches(&host, &address, "ports/pod");
-    let endpoint = || fixture.get(&format!("-n juneau-system networkendpoint juneau-node.{NODE}"));
+    // Nothing while there is none.
+    let endpoint = || {
+        let all = fixture.get("-n juneau-system networkendpoint");
+        let is_it = |one: &&Value| one["metadata"]["name"] == format!("juneau-node.{NODE}");
+        all["items"].as_array().unwrap().iter().find(is_it).cloned().unwrap_or_default()
+    };
+    let says_its_device = || {
+        let (said, device) =
+            (endpoint()["spec"]["attachment"].clone(), fixture.on(NODE, "cat /sys/class/net/juneau_node/ifindex"));
+        if said["ifindex"].to_string() == device.trim() {
+            Ok(())
+        } else {
+            Err(format!("{said}, its device is {device}"))
+        }
+    };
+    until("its endpoint says its device", says_its_device);
     let (before, mac) = (endpoint(), link(&fixture, "address").unwrap());
+    assert_eq!(before["spec"]["attachment"]["containerID"], Value::Null);
     let index = link(&fixture, "ifindex").unwrap();
     assert_eq!(before["spec"]["macAddress"], Value::from(mac.clone()));
     let is_back = || match link(&fixture, "address")? {
@@ -52,8 +68,20 @@ fn a_node_port_that_is_changed_or_deleted_comes_back_as_it_was() {
     fixture.wait_for_agent(NODE);
     until("it is back", is_back);
     reaches(&host, &address, "ports/pod");
+    until("its endpoint says the new one", says_its_device);
     let after = endpoint();
+    assert_ne!(after["spec"]["attachment"]["ifindex"], before["spec"]["attachment"]["ifindex"]);
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
     assert_ne!(link(&fixture, "ifindex").unwrap(), index, "another device");
+
+    // Its endpoint is deleted: the agent that runs tells of its device in the new one.
+    let deleted = format!("-n juneau-system delete networkendpoint juneau-node.{NODE}");
+    succeeds(&mut fixture.kubectl(&deleted));
+    until("another endpoint says its device", || {
+        let is_another = endpoint()["metadata"]["uid"] != before["metadata"]["uid"];
+        if is_another { says_its_device() } else { Err("the same endpoint".to_owned()) }
+    });
+    until("it is as it was", is_back);
+    reaches(&host, &address, "ports/pod");
     succeeds(&mut fixture.kubectl("-n ports delete pod pod --timeout=60s"));
 }
