@@ -24,7 +24,7 @@ impl Times {
     pub(super) fn of(node: &str) -> Result<Self> {
         let what = || format!("asking the agent of {node} for its metrics");
         let mut stream = UnixStream::connect(daemon::metrics_socket(node)).context(what())?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n").context(what())?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n").context(what())?;
         let mut text = String::new();
         stream.read_to_string(&mut text).context(what())?;
         Self::read(&text).ok_or_else(|| Error::Missing("time of attachments in the agent's metrics".into()))
