@@ -34,8 +34,6 @@ pub struct State {
 #[derive(Debug, Default)]
 struct Inner {
     view: View,
-    /// The names in the view, by kind.
-    names: BTreeMap<Kind, BTreeSet<ObjectName>>,
     /// Kinds that were not listed yet, and why their watch failed last.
     unsynced: BTreeMap<Kind, Option<String>>,
     /// What a list that is being read has named so far.
@@ -192,7 +190,6 @@ impl Inner {
                 if let Object::AllocationLease(lease) = &object {
                     self.seen.lease(lease);
                 }
-                self.names.entry(kind).or_default().insert(name);
                 self.view.insert(object);
                 true
             }
@@ -234,8 +231,8 @@ impl Inner {
                 let broken = self.undecodable.len();
                 self.undecodable.retain(|(of, name), _| *of != kind || listed.contains(name));
                 self.view.undecodable.retain(|(of, name)| *of != kind || listed.contains(name));
-                let known = self.names.get(&kind);
-                let gone: Vec<_> = known.into_iter().flatten().filter(|name| !listed.contains(name)).cloned().collect();
+                let known = self.view.all(kind).into_iter().map(|object| object.name());
+                let gone: Vec<_> = known.filter(|name| !listed.contains(name)).collect();
                 for name in &gone {
                     self.remove(kind, name);
                 }
@@ -277,7 +274,7 @@ impl Inner {
             self.seen.gone(&lease);
             self.end_wish(&lease);
         }
-        self.names.get_mut(&kind).is_some_and(|names| names.remove(name)) & self.view.remove(kind, name)
+        self.view.remove(kind, name)
     }
 }
 

@@ -18,7 +18,9 @@ impl Daemon {
     pub(super) fn operator(kubeconfig: &Path) -> Result<Self> {
         let mut command = Command::new(SELF);
         command.args(["operator", "run", "--log", "warn", "--health-probe-bind-address=127.0.0.1:9081"]);
-        command.arg("--kubeconfig").arg(kubeconfig).env("POD_NAMESPACE", "juneau-system");
+        // As the Deployment has it.
+        command.env("POD_NAMESPACE", "juneau-system").env("MALLOC_ARENA_MAX", "1");
+        command.arg("--kubeconfig").arg(kubeconfig);
         Self::start(command, "the operator")
     }
 
