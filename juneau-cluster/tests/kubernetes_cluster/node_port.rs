@@ -34,13 +34,9 @@ fn a_node_port_that_is_changed_or_deleted_comes_back_as_it_was() {
         all["items"].as_array().unwrap().iter().find(is_it).cloned().unwrap_or_default()
     };
     let says_its_device = || {
-        let (said, device) =
-            (endpoint()["spec"]["attachment"].clone(), fixture.on(NODE, "cat /sys/class/net/juneau_node/ifindex"));
-        if said["ifindex"].to_string() == device.trim() {
-            Ok(())
-        } else {
-            Err(format!("{said}, its device is {device}"))
-        }
+        let said = endpoint()["spec"]["attachment"].clone();
+        let device: u64 = fixture.on(NODE, "cat /sys/class/net/juneau_node/ifindex").trim().parse().unwrap();
+        if said["ifindex"] == device { Ok(()) } else { Err(format!("{said}, its device is {device}")) }
     };
     until("its endpoint says its device", says_its_device);
     let (before, mac) = (endpoint(), link(&fixture, "address").unwrap());
