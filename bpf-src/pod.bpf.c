@@ -210,7 +210,7 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 	__builtin_memset(flow, 0, sizeof(*flow));
 	jn_generations_read(context, context->original.source, context->original.destination);
 	jn_generation_add(context, flow, 2, jn_generation_table(interface->table));
-	jn_generation_add(context, flow, 3, JN_GEN_BACKEND);
+	jn_generation_add(context, flow, 3, JN_GEN_NO_VTEP);
 
 	/* From here on tables are read; the interface's record is one of them. */
 	flow->vpc_index = interface->vpc_index;

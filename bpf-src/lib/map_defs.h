@@ -13,6 +13,9 @@ enum jn_capacity {
 	JN_CAPACITY_SEGMENTS = 16384,
 	JN_CAPACITY_VTEPS = 8192,
 	JN_CAPACITY_POLICIES = 65536,
+	JN_CAPACITY_FRONTENDS = 131072,
+	JN_CAPACITY_SLOTS = 131072, /* elements of JN_SLOTS ids */
+	JN_CAPACITY_BACKENDS = 131072,
 	JN_CAPACITY_VPCS = 4096,
 	JN_CAPACITY_FLOWS = 262144,
 	JN_CAPACITY_FRAGMENTS = 65536,
@@ -85,6 +88,28 @@ struct {
 	__type(key, __u32);
 	__type(value, struct jn_vpc);
 } jn_vpcs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, JN_CAPACITY_FRONTENDS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct jn_frontend_key);
+	__type(value, struct jn_frontend);
+} jn_frontends SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, JN_CAPACITY_SLOTS);
+	__type(key, __u32);
+	__type(value, struct jn_slots);
+} jn_slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, JN_CAPACITY_BACKENDS);
+	__type(key, __u32);
+	__type(value, struct jn_backend);
+} jn_backends SEC(".maps");
 
 /*
  * Written by user space and, for the VTEP space, by programs. Mapped into user space so that both add atomically:

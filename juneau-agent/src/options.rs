@@ -146,7 +146,7 @@ pub struct Objects {
 }
 
 /// Names that `--map-size` takes.
-const SIZED: [&str; 10] = [
+const SIZED: [&str; 13] = [
     "jn_interfaces_high",
     "jn_endpoints",
     "jn_macs",
@@ -154,6 +154,9 @@ const SIZED: [&str; 10] = [
     "jn_routes",
     "jn_vteps",
     "jn_policies",
+    "jn_frontends",
+    "jn_slots",
+    "jn_backends",
     "jn_flows",
     "jn_fragments",
     "jn_pmtu",
@@ -184,6 +187,9 @@ impl Options {
                 "jn_routes" => &mut sizes.routes,
                 "jn_vteps" => &mut sizes.vteps,
                 "jn_policies" => &mut sizes.policies,
+                "jn_frontends" => &mut sizes.frontends,
+                "jn_slots" => &mut sizes.slots,
+                "jn_backends" => &mut sizes.backends,
                 "jn_flows" => &mut sizes.flows,
                 "jn_fragments" => &mut sizes.fragments,
                 _ => &mut sizes.path_mtus,

@@ -26,6 +26,9 @@ pub(crate) const SHARED: &[&str] = &[
     "jn_routes",
     "jn_vteps",
     "jn_policies",
+    "jn_frontends",
+    "jn_slots",
+    "jn_backends",
     "jn_vpcs",
     "jn_vpc_states",
     "jn_flows",
@@ -66,6 +69,12 @@ pub struct MapSizes {
     pub vteps: Option<u32>,
     /// Rules of policy.
     pub policies: Option<u32>,
+    /// Ports of Services, and their addresses, as the VPCs of this node meet them.
+    pub frontends: Option<u32>,
+    /// Lines of 16 ids of backends, of which a Service port takes four or more.
+    pub slots: Option<u32>,
+    /// Where Services lead.
+    pub backends: Option<u32>,
     /// Flow entries; a connection has two.
     pub flows: Option<u32>,
     /// First fragments.
@@ -86,6 +95,9 @@ impl MapSizes {
             "jn_routes" => self.routes,
             "jn_vteps" => self.vteps,
             "jn_policies" => self.policies,
+            "jn_frontends" => self.frontends,
+            "jn_slots" => self.slots,
+            "jn_backends" => self.backends,
             "jn_flows" => self.flows,
             "jn_fragments" => self.fragments,
             "jn_pmtu" => self.path_mtus,

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use juneau_core::layout::{
-    self, Be32, Endpoint, EndpointKey, Interface, KIND_NONE, Mac, MacKey, Policy, PolicyKey, Route, RouteKey, Segment,
-    Vpc, Vtep, be32, ipv4,
+    self, Backend, Be32, Endpoint, EndpointKey, Frontend, FrontendKey, Interface, KIND_NONE, Mac, MacKey, Policy,
+    PolicyKey, Route, RouteKey, SLOTS, Segment, Slots, Vpc, Vtep, be32, ipv4,
 };
-use juneau_core::tables::{Change, Diff, Endpoints, Fib, Policies, Table, TableError, Tables, TablesMut};
+use juneau_core::tables::{Change, Diff, Endpoints, Fib, Policies, Services, Table, TableError, Tables, TablesMut};
 use zerocopy::IntoBytes;
 
 use crate::bpffs::{PinRoot, escape};
@@ -29,6 +29,9 @@ pub struct KernelTables {
     segments: Map<u32, Segment>,
     endpoints: Map<EndpointKey, Endpoint>,
     macs: Map<MacKey, Mac>,
+    backends: Map<u32, Backend>,
+    slots: Map<u32, Slots>,
+    frontends: Map<FrontendKey, Frontend>,
     routes: Map<RouteKey, Route>,
     interfaces: Map<u32, Interface>,
     interfaces_high: Map<u32, Interface>,
@@ -64,6 +67,9 @@ impl KernelTables {
             segments: typed(maps, "jn_segments", failpoints)?,
             endpoints: typed(maps, "jn_endpoints", failpoints)?,
             macs: typed(maps, "jn_macs", failpoints)?,
+            backends: typed(maps, "jn_backends", failpoints)?,
+            slots: typed(maps, "jn_slots", failpoints)?,
+            frontends: typed(maps, "jn_frontends", failpoints)?,
             routes: typed(maps, "jn_routes", failpoints)?,
             interfaces: typed(maps, "jn_interfaces", failpoints)?,
             interfaces_high: typed(maps, "jn_interfaces_high", failpoints)?,
@@ -100,6 +106,18 @@ impl KernelTables {
             }),
             Some(Change::Segment(_, Some(_))) => run(&self.segments, changes, |change| match change {
                 Change::Segment(key, Some(value)) => Some((*key, *value)),
+                _ => None,
+            }),
+            Some(Change::Backend(_, Some(_))) => run(&self.backends, changes, |change| match change {
+                Change::Backend(key, Some(value)) => Some((*key, *value)),
+                _ => None,
+            }),
+            Some(Change::Slots(_, Some(_))) => run(&self.slots, changes, |change| match change {
+                Change::Slots(key, Some(value)) => Some((*key, *value)),
+                _ => None,
+            }),
+            Some(Change::Frontend(_, Some(_))) => run(&self.frontends, changes, |change| match change {
+                Change::Frontend(key, Some(value)) => Some((*key, *value)),
                 _ => None,
             }),
             Some(Change::Route(key, Some(_))) if is_prefix(key) => run(&self.routes, changes, |change| match change {
@@ -193,6 +211,24 @@ impl Policies for KernelTables {
     }
 }
 
+impl Services for KernelTables {
+    type Error = TableError;
+
+    fn frontend(&self, key: &FrontendKey) -> Result<Option<Frontend>, TableError> {
+        self.frontends.get(key).map_err(|error| io_error(error, Table::Frontends))
+    }
+
+    fn slot(&self, slot: u32) -> Result<u32, TableError> {
+        let line = self.slots.get(&(slot / SLOTS)).map_err(|error| io_error(error, Table::Slots))?;
+        Ok(line.and_then(|line| line.backend.get((slot % SLOTS) as usize).copied()).unwrap_or_default())
+    }
+
+    fn backend(&self, id: u32) -> Result<Option<Backend>, TableError> {
+        let found = self.backends.get(&id).map_err(|error| io_error(error, Table::Backends))?;
+        Ok(found.filter(Backend::is_whole))
+    }
+}
+
 impl TablesMut for KernelTables {
     type Error = TableError;
 
@@ -204,6 +240,9 @@ impl TablesMut for KernelTables {
             Change::Segment(key, value) => hash(&self.segments, key, value.as_ref()),
             Change::Endpoint(key, value) => hash(&self.endpoints, key, value.as_ref()),
             Change::Mac(key, value) => hash(&self.macs, key, value.as_ref()),
+            Change::Backend(key, value) => array(&self.backends, key, value.as_ref()),
+            Change::Slots(key, value) => array(&self.slots, key, value.as_ref()),
+            Change::Frontend(key, value) => hash(&self.frontends, key, value.as_ref()),
             Change::Route(key, _) if !is_prefix(key) => {
                 return Err(TableError::Key { table: Table::Routes, key: change.key_text() });
             }
@@ -239,6 +278,9 @@ impl TablesMut for KernelTables {
             Table::Segments => self.segments.count(),
             Table::Endpoints => self.endpoints.count(),
             Table::Macs => self.macs.count(),
+            Table::Backends => occupied(&self.backends).map(|backends| backends.len()),
+            Table::Slots => occupied(&self.slots).map(|slots| slots.len()),
+            Table::Frontends => self.frontends.count(),
             Table::Routes => self.routes.count(),
             Table::Interfaces => {
                 occupied(&self.interfaces).and_then(|low| Ok(low.len() + self.interfaces_high.count()?))
@@ -256,6 +298,9 @@ impl TablesMut for KernelTables {
             Table::Segments => self.segments.capacity(),
             Table::Endpoints => self.endpoints.capacity(),
             Table::Macs => self.macs.capacity(),
+            Table::Backends => self.backends.capacity(),
+            Table::Slots => self.slots.capacity(),
+            Table::Frontends => self.frontends.capacity(),
             Table::Routes => self.routes.capacity(),
             Table::Interfaces => self.interfaces.capacity().saturating_add(self.interfaces_high.capacity()),
             _ => 0,
@@ -277,6 +322,9 @@ impl TablesMut for KernelTables {
             interfaces: interfaces.into_iter().collect(),
             endpoints: dump(&self.endpoints, Table::Endpoints)?,
             macs: dump(&self.macs, Table::Macs)?,
+            backends: occupied(&self.backends).map_err(|error| io_error(error, Table::Backends))?.into_iter().collect(),
+            slots: occupied(&self.slots).map_err(|error| io_error(error, Table::Slots))?.into_iter().collect(),
+            frontends: dump(&self.frontends, Table::Frontends)?,
             segments: dump(&self.segments, Table::Segments)?,
             routes: dump(&self.routes, Table::Routes)?,
             vteps: dump(&self.vteps, Table::Vteps)?,

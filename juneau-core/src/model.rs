@@ -6,9 +6,9 @@
 
 use crate::id::{Identity, IfIndex, MacAddr, TableId, Vni, VpcId};
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that tables are compiled from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Model {
     /// Endpoints by what they hold: an address in a VPC.
     #[cfg_attr(feature = "serde", serde(serialize_with = "values"))]
     pub endpoints: BTreeMap<(VpcId, IpAddr), Endpoint>,
+    /// Services by `namespace/name`.
+    pub services: BTreeMap<String, Service>,
 }
 
 /// A list: the key is not text, and the values repeat it.
@@ -114,6 +116,8 @@ pub enum RouteTarget {
     Connected(Vni),
     /// To an endpoint of the same VPC, which forwards.
     Endpoint(IpAddr),
+    /// To the Services whose addresses the prefix holds.
+    Service,
     /// Nowhere: what the route names does not exist or cannot be used. The text says why.
     Gone(String),
 }
@@ -157,6 +161,94 @@ pub struct Endpoint {
     pub pod: String,
     /// Where it was read.
     pub origin: String,
+}
+
+/// A Service as this node has to serve it. What its endpoints' conditions, the traffic policies and the topology make of
+/// it is decided already: see [`ServicePort::internal`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Service {
+    /// `namespace/name`.
+    pub name: String,
+    /// The VPC that owns it: the scope of its addresses, and of its backends'.
+    pub vpc: VpcId,
+    /// Where it is met: its cluster address and its external ones.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Seconds that a client stays with its backend; `None` is each connection for itself.
+    pub affinity: Option<u32>,
+    /// Its ports, each {protocol, port} once.
+    pub ports: Vec<ServicePort>,
+    /// Where it was read.
+    pub origin: String,
+}
+
+/// A port of a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ServicePort {
+    /// Its name; empty where a Service has one port.
+    pub name: String,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The port.
+    pub port: u16,
+    /// Every endpoint that exists, whether it takes connections or not: established ones go on as long as it does.
+    pub backends: BTreeMap<SocketAddr, BackendState>,
+    /// Who takes new connections of this node's endpoints.
+    pub internal: Choice,
+}
+
+/// What a backend does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct BackendState {
+    /// It serves: ready, or shutting down in order. One that does not keeps its established TCP connections alone.
+    pub serving: bool,
+}
+
+/// Backends among which new connections choose.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Choice {
+    /// Those that take new connections; each is one of [`ServicePort::backends`].
+    pub backends: BTreeSet<SocketAddr>,
+    /// Backends on other nodes are not taken. Without a backend, connections are dropped then, not rejected.
+    pub local_only: bool,
+}
+
+/// A protocol that Services have ports of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP: its ports are not translated.
+    Sctp,
+}
+
+impl Protocol {
+    /// The IP protocol's number.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Sctp => 132,
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        })
+    }
 }
 
 /// A local fact: the endpoint is attached to this node. From whoever attached it, never from objects.

@@ -100,6 +100,13 @@ abi_enum! {
         VxlanInjection = 41, "JN_VXLAN_INJECTION", "a host socket wrote to the overlay's port";
         PmtuUpdate = 42, "JN_PMTU_UPDATE", "the underlay told a smaller path MTU";
         NodeSource = 43, "JN_NODE_SOURCE", "source address is none of the node's";
+        ServiceUnknown = 44, "JN_SERVICE_UNKNOWN", "an address for Services that no Service has";
+        ServicePort = 45, "JN_SERVICE_PORT", "the Service has no such port";
+        ServiceEmpty = 46, "JN_SERVICE_EMPTY", "the Service's port has no endpoints";
+        ServiceNotLocal = 47, "JN_SERVICE_NOT_LOCAL", "the Service's port has no endpoints on this node, and takes no others";
+        ServiceGone = 48, "JN_SERVICE_GONE", "the endpoint, or the Service, of a connection that goes on is gone";
+        NatPorts = 49, "JN_NAT_PORTS", "no port is free for translation";
+        ServiceChanging = 50, "JN_SERVICE_CHANGING", "a Service's tables changed while they were read";
     }
 }
 

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use juneau_core::layout::{
-    Be16, Be32, Endpoint, EndpointKey, Interface, KIND_POD, Mac, MacKey, Policy, PolicyKey, ROUTE_CONNECTED, Route,
-    RouteKey, Segment, Vpc, Vtep,
+    Backend, Be16, Be32, Endpoint, EndpointKey, Frontend, FrontendKey, Interface, KIND_POD, Mac, MacKey, Policy,
+    PolicyKey, ROUTE_CONNECTED, Route, RouteKey, Segment, Slots, Vpc, Vtep,
 };
 use juneau_core::tables::{Change, Diff, Fib, MemTables, Table, Tables, TablesMut};
 use proptest::collection::btree_map;
@@ -56,11 +56,26 @@ fn tables() -> impl Strategy<Value = Tables> {
         0..8,
     );
     let vpcs = btree_map(small(), (1u32..6).prop_map(|vpc| Vpc { vpc, ..Vpc::default() }), 0..4);
-    (interfaces, endpoints, macs, segments, routes, vteps, policies, vpcs).prop_map(
-        |(interfaces, endpoints, macs, segments, routes, vteps, policies, vpcs)| Tables {
+    let backends = btree_map(
+        small(),
+        (small(), be()).prop_map(|(service, address)| Backend { service, address, ..Backend::default() }.tagged()),
+        0..6,
+    );
+    let slots = btree_map(small(), small().prop_map(|id| Slots { backend: [id; 16] }), 0..4);
+    let frontends = btree_map(
+        (small(), be()).prop_map(|(scope, address)| FrontendKey::of_address(scope, address)),
+        (small(), small()).prop_map(|(base, service)| Frontend { base, service, ..Frontend::default() }),
+        0..6,
+    );
+    let services = (backends, slots, frontends);
+    (interfaces, endpoints, macs, services, segments, routes, vteps, policies, vpcs).prop_map(
+        |(interfaces, endpoints, macs, services, segments, routes, vteps, policies, vpcs)| Tables {
             interfaces,
             endpoints,
             macs,
+            backends: services.0,
+            slots: services.1,
+            frontends: services.2,
             segments,
             routes,
             vteps,

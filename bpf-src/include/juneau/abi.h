@@ -9,7 +9,7 @@
  * The number in the pin directory's name (`abi-M/`). Raise it when a layout in maps.h, the meaning of a field or a
  * map's type or size changes: programs of another number never share maps with this one.
  */
-enum jn_abi { JN_ABI = 2 };
+enum jn_abi { JN_ABI = 3 };
 
 /* Where a packet was seen. Counters and verdicts carry it. */
 enum jn_hook {
@@ -69,6 +69,13 @@ enum jn_reason {
 	JN_VXLAN_INJECTION = 41,      /* a host socket wrote to the overlay's port */
 	JN_PMTU_UPDATE = 42,          /* an ICMP 3/4 of the underlay about our tunnel, taken in (also passed on) */
 	JN_NODE_SOURCE = 43,          /* at the node port, from an address that is none of the node's */
+	JN_SERVICE_UNKNOWN = 44,      /* an address for Services that no Service has */
+	JN_SERVICE_PORT = 45,         /* the Service has no such port */
+	JN_SERVICE_EMPTY = 46,        /* the Service's port has no endpoints */
+	JN_SERVICE_NOT_LOCAL = 47,    /* the Service's port has no endpoints on this node, and takes no others */
+	JN_SERVICE_GONE = 48,         /* the endpoint, or the Service, of a connection that goes on is gone */
+	JN_NAT_PORTS = 49,            /* no port is free for translation */
+	JN_SERVICE_CHANGING = 50,     /* a Service's tables changed while they were read */
 	JN_REASON_MAX = 64,
 };
 
@@ -110,6 +117,7 @@ enum jn_route_kind {
 	JN_ROUTE_CONNECTED = 1,   /* the destination's own Subnet: `vni` */
 	JN_ROUTE_ENDPOINT = 2,    /* a Pod as next hop: `next_hop` */
 	JN_ROUTE_TARGET_GONE = 3, /* the target does not exist: unreachable */
+	JN_ROUTE_SERVICE = 4,     /* addresses for Services: jn_frontends */
 };
 
 /* jn_policy_key.direction */
@@ -134,7 +142,7 @@ enum jn_scope {
 
 /* The protocol in six bits. Protocols without a number of their own share JN_PROTO_OTHER, with the IP protocol in
  * both ports of the key. */
-enum jn_proto { JN_PROTO_ICMP = 1, JN_PROTO_TCP = 2, JN_PROTO_UDP = 3, JN_PROTO_OTHER = 63 };
+enum jn_proto { JN_PROTO_ICMP = 1, JN_PROTO_TCP = 2, JN_PROTO_UDP = 3, JN_PROTO_SCTP = 4, JN_PROTO_OTHER = 63 };
 
 /* jn_flow.kind */
 enum jn_egress {
@@ -149,13 +157,39 @@ enum jn_flow_flag {
 	JN_FLOW_EMBRYONIC = 1 << 16, /* not answered yet; set on both entries, cleared by the first answer */
 	JN_FLOW_REPLY = 1 << 17,     /* this entry is the answering direction */
 	JN_FLOW_SINGLE = 1 << 18,    /* has no peer entry (through a router) */
+	JN_FLOW_NAT = 1 << 19,       /* translated: leaves as the peer key turned round */
+};
+
+/* jn_flow.rewrite: what a translation changes. */
+enum jn_rewrite {
+	JN_REWRITE_SOURCE = 1,
+	JN_REWRITE_SOURCE_PORT = 2,
+	JN_REWRITE_DESTINATION = 4,
+	JN_REWRITE_DESTINATION_PORT = 8,
+};
+
+/* jn_frontend.flags */
+enum jn_frontend_flag {
+	JN_FRONTEND_ADDRESS = 1,    /* stands for the address itself (port and protocol 0), whatever its ports */
+	JN_FRONTEND_LOCAL_ONLY = 2, /* without backends: none on this node, and no others are taken. Drop, not reject */
+};
+
+/* jn_backend.kind */
+enum jn_backend_kind {
+	JN_BACKEND_NONE = 0,
+	JN_BACKEND_ENDPOINT = 1, /* an endpoint of the VPC */
+};
+
+/* jn_backend.flags */
+enum jn_backend_flag {
+	JN_BACKEND_SERVING = 1, /* unset: established TCP connections alone */
 };
 
 /* Indices into jn_generations: each space lies in one array. A slot shared by two objects costs a second decision,
  * never a wrong one. */
 enum jn_generation_space {
 	JN_GEN_NODE = 0,           /* the node's own start */
-	JN_GEN_BACKEND = 1,        /* a flow without backend and without VTEP */
+	JN_GEN_NO_VTEP = 1,        /* a flow that stays on this node */
 	JN_GEN_VTEP = 0x1000,      /* + hash(VTEP) & 0xfff */
 	JN_GEN_TABLE = 0x8000,     /* + table id & 0x7fff */
 	JN_GEN_ENDPOINT = 0x10000, /* + hash(VPC, address) & 0xffff */
@@ -172,6 +206,7 @@ enum jn_tail {
 	JN_TAIL_OVERLAY_OTHER = 5,    /* ICMP errors and fragments in the overlay, of both its hooks */
 	JN_TAIL_OVERLAY_DECIDE = 6,   /* of both its hooks */
 	JN_TAIL_OVERLAY_UNDERLAY = 7, /* ICMP errors of the underlay itself */
+	JN_TAIL_POD_SERVICE = 8,      /* a new connection to a Service, or one that is bound anew */
 	JN_TAIL_MAX = 16,
 };
 
@@ -195,6 +230,7 @@ enum jn_stage {
 	JN_STAGE_DELIVER = 5,
 	JN_STAGE_COMMIT = 6,
 	JN_STAGE_EMIT = 7,
+	JN_STAGE_SERVICE = 8,
 };
 
 /* Flow directions of jn_traffic counters: {VPC index * 2 + direction}. */
@@ -210,4 +246,7 @@ enum jn_limit {
 	JN_QUOTE_L4_MAX = 28,        /* bytes of layer 4 quoted in an ICMP error */
 	JN_INTERFACES = 8192,        /* ifindexes below this lie in an array, others in a hash */
 	JN_TRAIL_STEPS = 64,         /* elements of jn_trail */
+	JN_SLOTS = 16,               /* backend ids in an element of jn_slots */
+	JN_NAT_TRIES = 64,           /* ports that are tried for a translation */
+	JN_NAT_PORT_FIRST = 1024,    /* the ports of a translation, to 65535 */
 };

@@ -59,7 +59,8 @@ struct jn_interface {
 	__u32 identity;
 	__u32 policy;          /* generation of the policy tables */
 	__u32 generation;      /* slot in jn_generations, for user space: programs compute it */
-	__u32 zero2[2];
+	__u32 pod;             /* the same for all NICs of one Pod; 0 = unknown */
+	__u32 zero2;
 };
 
 struct jn_endpoint_key {
@@ -148,6 +149,50 @@ struct jn_vpc {
 	__u32 icmp_limit;      /* answers by ICMP error and RST per stamp unit (256 jiffies) */
 };
 
+/*
+ * jn_frontends: where a Service is met, by the scope of who asks. Elements of this HASH are recycled under a reader, so
+ * it takes tag_last, copies, and takes tag: both equal, with the hash of the key, or it reads again.
+ */
+struct jn_frontend_key {
+	__u32 scope;           /* the VPC of who asks */
+	__be32 address;
+	__be16 port;           /* 0: the address itself */
+	__u8 protocol;         /* IP protocol; 0: the address itself */
+	__u8 zero;
+};
+struct jn_frontend {
+	__u64 tag;             /* hash of the key (high 32 bits), of the rest (low) */
+	__u32 base;            /* first slot: an element of jn_slots times JN_SLOTS */
+	__u32 size;            /* slots; 0: no backends */
+	__u32 service;         /* the Service port's number on this node */
+	__u32 flags;           /* JN_FRONTEND_* */
+	__u32 affinity;        /* seconds that a client stays with its backend; 0: each connection for itself */
+	__u32 owner;           /* the VPC of the backends */
+	__u32 zero[6];
+	__u64 tag_last;
+};
+
+/* jn_slots: ids of backends, chosen by hash. A range is written before a frontend points at it. */
+struct jn_slots {
+	__u32 backend[JN_SLOTS];
+};
+
+/*
+ * jn_backends by id, from 1. An id belongs to one Service port. Written upwards in place: a reader takes tag_last,
+ * copies, and takes tag, and the record must be of the Service port that led to it.
+ */
+struct jn_backend {
+	__u32 tag;             /* of the rest; 0: no record */
+	__u32 service;         /* jn_frontend.service */
+	__be32 address;
+	__be16 port;
+	__u8 kind;             /* jn_backend_kind */
+	__u8 flags;            /* JN_BACKEND_* */
+	__u32 vpc;             /* scope of the address */
+	__u32 zero[2];
+	__u32 tag_last;
+};
+
 /* ---- state: written by programs ---- */
 
 struct jn_vpc_state {
@@ -204,14 +249,16 @@ struct jn_flow {
 	__u32 stamp;           /* jiffies >> 8 */
 	__u32 flags;           /* JN_FLOW_*, TCP flags */
 	__u64 tag_last;
-	__u32 generation[4];   /* slots: source endpoint, destination endpoint, route table, backend or VTEP */
+	__u32 generation[4];   /* slots: source endpoint, destination endpoint (a translated flow's backend), route table,
+	                        * VTEP */
 	__u32 value[5];        /* their values, and JN_GEN_NODE's */
-	__u8 rewrite;          /* what changes (translation) */
-	__u8 rewrite_flags;
+	/* With JN_FLOW_NAT. The differences are one's complement sums of words in wire order. */
+	__u8 rewrite;          /* JN_REWRITE_* */
+	__u8 zero1;
 	__u16 address_difference;
 	__u16 port_difference;
-	__u16 zero;
-	__u32 backend;
+	__u16 zero2;
+	__u32 backend;         /* id; 0: none */
 	struct jn_flow_key peer; /* key of the other direction; equal to the own key with JN_FLOW_SINGLE */
 };
 

@@ -79,6 +79,9 @@ fn holds(tables: &Tables, change: &Change) -> bool {
         Change::Segment(key, _) => tables.segments.contains_key(key),
         Change::Endpoint(key, _) => tables.endpoints.contains_key(key),
         Change::Mac(key, _) => tables.macs.contains_key(key),
+        Change::Backend(key, _) => tables.backends.contains_key(key),
+        Change::Slots(key, _) => tables.slots.contains_key(key),
+        Change::Frontend(key, _) => tables.frontends.contains_key(key),
         Change::Route(key, _) => tables.routes.contains_key(key),
         Change::Interface(key, _) => tables.interfaces.contains_key(key),
     }

@@ -72,7 +72,8 @@ impl Node {
 impl Run {
     /// What the tables hold for one tenant: its VPC, its Subnets' VNIs, its route table.
     pub fn of(&self, vpc: u32) -> Tables {
-        let Tables { interfaces, endpoints, macs, segments, routes, vteps, policies, vpcs } = self.tables.clone();
+        let Tables { interfaces, endpoints, macs, backends, slots, frontends, segments, routes, vteps, policies, vpcs } =
+            self.tables.clone();
         let vnis = vpc * 100..vpc * 100 + 100;
         Tables {
             interfaces: interfaces.into_iter().filter(|(_, record)| record.vpc == vpc).collect(),
@@ -80,6 +81,10 @@ impl Run {
             macs: macs.into_iter().filter(|(key, _)| vnis.contains(&key.vni)).collect(),
             segments: segments.into_iter().filter(|(_, record)| record.vpc == vpc).collect(),
             routes: routes.into_iter().filter(|(key, _)| key.table == vpc * 10).collect(),
+            frontends: frontends.into_iter().filter(|(key, _)| key.scope == vpc).collect(),
+            // Numbers of the node: whose they are says the front end.
+            backends: backends.into_iter().filter(|(_, record)| record.vpc == vpc).collect(),
+            slots,
             vpcs: vpcs.into_iter().filter(|(_, record)| record.vpc == vpc).collect(),
             vteps,
             policies,

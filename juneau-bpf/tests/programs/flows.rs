@@ -33,7 +33,7 @@ fn same_subnet() {
                 endpoint_generation(RED, be32(a.address)),
                 endpoint_generation(RED, be32(b.address)),
                 table_generation(TABLE),
-                GEN_BACKEND,
+                GEN_NO_VTEP,
             ];
             assert_eq!(flow.generation, slots);
         }
@@ -239,7 +239,7 @@ fn generations() {
             endpoint_generation(RED, be32(a.address)),
             endpoint_generation(RED, be32(b.address)),
             table_generation(TABLE),
-            GEN_BACKEND,
+            GEN_NO_VTEP,
             GEN_NODE,
         ];
         for slot in slots {

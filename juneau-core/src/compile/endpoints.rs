@@ -258,7 +258,8 @@ fn interface(record: &layout::Endpoint, key: EndpointKey, placed: &Placed<'_>, i
         identity: record.identity,
         policy: record.policy,
         generation: record.generation,
-        zero2: [0; 2],
+        pod: record.pod,
+        zero2: 0,
     }
 }
 
@@ -269,7 +270,7 @@ fn routers(model: &Model, vpcs: &BTreeMap<VpcId, VpcIndex>) -> BTreeSet<(VpcId, 
         .flat_map(|table| table.routes.iter().map(|route| (table.vpc, &route.target)))
         .filter_map(|(vpc, target)| match target {
             RouteTarget::Endpoint(address) => Some((vpc, *address)),
-            RouteTarget::Connected(_) | RouteTarget::Gone(_) => None,
+            RouteTarget::Connected(_) | RouteTarget::Service | RouteTarget::Gone(_) => None,
         })
         .collect()
 }

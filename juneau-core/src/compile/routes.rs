@@ -2,7 +2,9 @@
 
 use super::{Compilation, Segments};
 use crate::id::TableId;
-use crate::layout::{Be32, ROUTE_CONNECTED, ROUTE_ENDPOINT, ROUTE_TARGET_GONE, Route as Record, RouteKey, be32};
+use crate::layout::{
+    Be32, ROUTE_CONNECTED, ROUTE_ENDPOINT, ROUTE_SERVICE, ROUTE_TARGET_GONE, Route as Record, RouteKey, be32,
+};
 use crate::model::{EndpointKind, Problem, Route, RouteTable, RouteTarget, Subnet};
 use core::net::IpAddr;
 use ipnet::IpNet;
@@ -78,6 +80,7 @@ impl Compilation<'_> {
                 }
                 _ => Err(format!("no endpoint of the VPC holds {address}")),
             },
+            RouteTarget::Service => Ok(Record { kind: ROUTE_SERVICE, ..Record::default() }),
             RouteTarget::Gone(why) => Err(why.clone()),
         }
     }

@@ -21,7 +21,7 @@ macro_rules! constants {
 
 constants! {
     /// The number in the pin directory's name; it changes with every incompatible change of a layout or a map.
-    ABI: u32 = 2;
+    ABI: u32 = 3;
 
     /// Hooks that counters are dimensioned for.
     HOOK_MAX: u32 = 8;
@@ -58,6 +58,8 @@ constants! {
     ROUTE_ENDPOINT: u32 = 2;
     /// The route's target does not exist: unreachable.
     ROUTE_TARGET_GONE: u32 = 3;
+    /// Addresses for Services: `jn_frontends`.
+    ROUTE_SERVICE: u32 = 4;
 
     /// `PolicyKey.direction`: the sender's policy.
     EGRESS: u8 = 0;
@@ -86,6 +88,8 @@ constants! {
     PROTO_TCP: u32 = 2;
     /// UDP.
     PROTO_UDP: u32 = 3;
+    /// SCTP.
+    PROTO_SCTP: u32 = 4;
     /// Every protocol without a number of its own; both ports of the key are the IP protocol.
     PROTO_OTHER: u32 = 63;
 
@@ -104,11 +108,35 @@ constants! {
     FLOW_REPLY: u32 = 1 << 17;
     /// Has no peer entry (through a router).
     FLOW_SINGLE: u32 = 1 << 18;
+    /// Translated: leaves as the peer key turned round.
+    FLOW_NAT: u32 = 1 << 19;
+
+    /// `Flow.rewrite`: the source address changes.
+    REWRITE_SOURCE: u8 = 1;
+    /// The source port.
+    REWRITE_SOURCE_PORT: u8 = 2;
+    /// The destination address.
+    REWRITE_DESTINATION: u8 = 4;
+    /// The destination port.
+    REWRITE_DESTINATION_PORT: u8 = 8;
+
+    /// `Frontend.flags`: stands for the address itself (port and protocol 0), whatever its ports.
+    FRONTEND_ADDRESS: u32 = 1;
+    /// Without backends: none on this node, and no others are taken. What is sent there is dropped, not rejected.
+    FRONTEND_LOCAL_ONLY: u32 = 2;
+
+    /// `Backend.kind`: no record.
+    BACKEND_NONE: u8 = 0;
+    /// An endpoint of the VPC.
+    BACKEND_ENDPOINT: u8 = 1;
+
+    /// `Backend.flags`: takes new connections; unset, established TCP connections alone.
+    BACKEND_SERVING: u8 = 1;
 
     /// Index into the generations: the node's own start.
     GEN_NODE: u32 = 0;
-    /// A flow without backend and without VTEP.
-    GEN_BACKEND: u32 = 1;
+    /// A flow that stays on this node.
+    GEN_NO_VTEP: u32 = 1;
     /// First slot of VTEPs.
     GEN_VTEP: u32 = 0x1000;
     /// First slot of route tables.
@@ -134,6 +162,8 @@ constants! {
     TAIL_OVERLAY_DECIDE: u32 = 6;
     /// ICMP errors of the underlay itself.
     TAIL_OVERLAY_UNDERLAY: u32 = 7;
+    /// A new connection to a Service, or one that is bound anew.
+    TAIL_POD_SERVICE: u32 = 8;
     /// Slots of the program array.
     TAIL_MAX: u32 = 16;
 
@@ -165,6 +195,8 @@ constants! {
     STAGE_COMMIT: u32 = 6;
     /// Emit.
     STAGE_EMIT: u32 = 7;
+    /// Service.
+    STAGE_SERVICE: u32 = 8;
 
     /// Direction of a traffic counter: what Pods of this node sent.
     FROM_POD: u32 = 0;
@@ -187,6 +219,12 @@ constants! {
     TRAIL_STEPS: u32 = 64;
     /// Interface indexes below this lie in an array, others in a hash.
     INTERFACES: u32 = 8192;
+    /// Backend ids in an element of `jn_slots`.
+    SLOTS: u32 = 16;
+    /// Ports that are tried for a translation.
+    NAT_TRIES: u32 = 64;
+    /// The first port of a translation; the last is 65535.
+    NAT_PORT_FIRST: u32 = 1024;
 
     /// `Config.flags`: stamps come from `Hot.clock`.
     CONFIG_TEST_CLOCK: u32 = 1;

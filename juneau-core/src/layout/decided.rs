@@ -1,6 +1,7 @@
 //! What was decided: written by user space, read by programs.
 
-use super::{Be16, Be32, mirror};
+use super::{Be16, Be32, hash::native, mirror};
+use zerocopy::IntoBytes;
 
 mirror! {
     /// An interface of this node (`jn_interfaces` by ifindex): what its Pod may do, and where its packets start.
@@ -37,8 +38,10 @@ mirror! {
         policy: u32,
         /// Slot in the generations.
         generation: u32,
+        /// The same for all interfaces of one Pod; 0 is unknown.
+        pod: u32,
         /// Padding.
-        zero2: [u32; 2],
+        zero2: u32,
     }
 
     /// Key of `jn_endpoints`.
@@ -189,6 +192,73 @@ mirror! {
         icmp_limit: u32,
     }
 
+    /// Key of `jn_frontends`: where a Service is met.
+    FrontendKey = "jn_frontend_key" {
+        /// The VPC of who asks.
+        scope: u32,
+        /// The Service's address there.
+        address: Be32,
+        /// Its port; 0 stands for the address itself.
+        port: Be16,
+        /// IP protocol; 0 stands for the address itself.
+        protocol: u8,
+        /// Padding.
+        zero: u8,
+    }
+
+    /// A Service port as it is met. Readers of shared memory take `tag_last`, copy, then `tag`: both equal, with the
+    /// hash of the key that was looked up, or they read again. [`Frontend::tagged`] sets the tags.
+    Frontend = "jn_frontend" {
+        /// Hash of the key (high 32 bits), of the rest (low).
+        tag: u64,
+        /// The first slot: a multiple of `SLOTS`.
+        base: u32,
+        /// Slots; 0 is without backends.
+        size: u32,
+        /// The Service port's number on this node; 0 for an address itself.
+        service: u32,
+        /// `FRONTEND_*`.
+        flags: u32,
+        /// Seconds that a client stays with its backend; 0 is each connection for itself.
+        affinity: u32,
+        /// The VPC of the backends.
+        owner: u32,
+        /// Padding.
+        zero: [u32; 6],
+        /// The tag again.
+        tag_last: u64,
+    }
+
+    /// Ids of backends (`jn_slots`), chosen by hash. A range is written before a front end points at it.
+    Slots = "jn_slots" {
+        /// The ids; 0 is none.
+        backend: [u32; 16],
+    }
+
+    /// Where a Service port leads (`jn_backends` by id, from 1). An id belongs to one Service port. Readers of shared
+    /// memory take `tag_last`, copy, then `tag`, and the record must be of the Service port that led to it.
+    /// [`Backend::tagged`] sets the tags.
+    Backend = "jn_backend" {
+        /// Hash of the rest, never 0.
+        tag: u32,
+        /// The Service port's number on this node.
+        service: u32,
+        /// The address.
+        address: Be32,
+        /// The port.
+        port: Be16,
+        /// `BACKEND_*` kind.
+        kind: u8,
+        /// `BACKEND_SERVING`.
+        flags: u8,
+        /// The scope of the address.
+        vpc: u32,
+        /// Padding.
+        zero: [u32; 2],
+        /// The tag again.
+        tag_last: u32,
+    }
+
     /// IPv6 form of [`EndpointKey`]; not programmed yet.
     Endpoint6Key = "jn_endpoint6_key" {
         /// The scope.
@@ -214,6 +284,64 @@ impl MacKey {
     pub const fn new(vni: u32, mac: [u8; 6]) -> Self {
         Self { vni, mac, zero: 0 }
     }
+}
+
+impl FrontendKey {
+    /// Key of a Service port as a VPC's endpoints meet it.
+    #[must_use]
+    pub const fn new(scope: u32, address: Be32, port: Be16, protocol: u8) -> Self {
+        Self { scope, address, port, protocol, zero: 0 }
+    }
+
+    /// Key of an address that is a Service's, whatever its ports.
+    #[must_use]
+    pub const fn of_address(scope: u32, address: Be32) -> Self {
+        Self::new(scope, address, Be16::ZERO, 0)
+    }
+
+    /// The hash that a front end's tag carries.
+    #[must_use]
+    pub fn tag_hash(&self) -> u32 {
+        let ports = u32::from(u16::from_ne_bytes(self.port.to_bytes())) << 16 | u32::from(self.protocol);
+        let hash = self.scope.wrapping_mul(0x9E37_79B1) ^ native(self.address).wrapping_mul(0x85EB_CA77);
+        (hash ^ hash >> 15).wrapping_add(ports.wrapping_mul(0xC2B2_AE3D))
+    }
+}
+
+impl Frontend {
+    /// The record with the tags of a key and of what it says.
+    #[must_use]
+    pub fn tagged(self, key: &FrontendKey) -> Self {
+        let plain = Self { tag: 0, tag_last: 0, ..self };
+        let tag = u64::from(key.tag_hash()) << 32 | u64::from(fnv1a(plain.as_bytes()));
+        Self { tag, tag_last: tag, ..self }
+    }
+
+    /// Whether both tags are equal and of this key. An element of a map may have been recycled while it was read.
+    #[must_use]
+    pub fn is_of(&self, key: &FrontendKey) -> bool {
+        self.tag == self.tag_last && (self.tag >> 32) as u32 == key.tag_hash()
+    }
+}
+
+impl Backend {
+    /// The record with the tag of what it says.
+    #[must_use]
+    pub fn tagged(self) -> Self {
+        let tag = fnv1a(Self { tag: 0, tag_last: 0, ..self }.as_bytes()).max(1);
+        Self { tag, tag_last: tag, ..self }
+    }
+
+    /// Whether it is a record, whole.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.tag != 0 && self.tag == self.tag_last
+    }
+}
+
+/// FNV-1a in 32 bits.
+fn fnv1a(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 impl RouteKey {

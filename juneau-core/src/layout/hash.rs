@@ -85,6 +85,7 @@ pub const fn proto(ip_protocol: u8) -> u32 {
         1 => super::PROTO_ICMP,
         6 => super::PROTO_TCP,
         17 => super::PROTO_UDP,
+        132 => super::PROTO_SCTP,
         _ => super::PROTO_OTHER,
     }
 }

@@ -79,21 +79,21 @@ mirror! {
         flags: u32,
         /// The tag again.
         tag_last: u64,
-        /// Slots: source endpoint, destination endpoint, route table, backend or VTEP.
+        /// Slots: source endpoint, destination endpoint (a translated flow's backend), route table, VTEP.
         generation: [u32; 4],
         /// Their values, and the node's.
         value: [u32; 5],
-        /// What changes (translation).
+        /// `REWRITE_*`: what a translation (`FLOW_NAT`) changes.
         rewrite: u8,
-        /// Flags of the translation.
-        rewrite_flags: u8,
-        /// Checksum difference of the addresses.
+        /// Padding.
+        zero1: u8,
+        /// One's complement sum of what the addresses change by, of words in wire order.
         address_difference: u16,
-        /// Checksum difference of the ports.
+        /// The same of the ports.
         port_difference: u16,
         /// Padding.
-        zero: u16,
-        /// The backend's id.
+        zero2: u16,
+        /// The backend's id; 0 is none.
         backend: u32,
         /// Key of the other direction; the own key with `FLOW_SINGLE`.
         peer: FlowKey,

@@ -3,7 +3,7 @@
 use super::context::{Parsed, PathResult, Run, fault};
 use super::{NodeState, TableRead};
 use crate::flow::FlowTable;
-use crate::layout::{Be16, Be32, FLOW_REPLY, Flow, GEN_BACKEND, GEN_NODE, endpoint_generation, table_generation};
+use crate::layout::{Be16, Be32, FLOW_REPLY, Flow, GEN_NO_VTEP, GEN_NODE, endpoint_generation, table_generation};
 use crate::packet::{IP_TCP, IP_UDP};
 
 /// Generations as read before the tables that they stand for.
@@ -59,7 +59,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             endpoint_generation(vpc, original.source),
             endpoint_generation(vpc, original.destination),
             table_generation(table),
-            GEN_BACKEND,
+            GEN_NO_VTEP,
         ];
         let mut basis = Basis { epoch, slots, values: [0; 5] };
         for (value, slot) in basis.values.iter_mut().zip(slots.into_iter().chain([GEN_NODE])) {
@@ -68,7 +68,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         Ok(basis)
     }
 
-    /// Takes the generation of a VTEP instead of the backend's.
+    /// Notes the generation of a VTEP.
     pub(super) fn note_vtep(&self, basis: &mut Basis, slot: u32) -> PathResult<()> {
         basis.slots[3] = slot;
         basis.values[3] = self.state.generation(slot).map_err(fault("generation"))?;

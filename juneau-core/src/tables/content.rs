@@ -1,7 +1,8 @@
 //! The content of every table as a value.
 
 use crate::layout::{
-    Be32, Endpoint, EndpointKey, Interface, Mac, MacKey, Policy, PolicyKey, Route, RouteKey, Segment, Vpc, Vtep,
+    Backend, Be32, Endpoint, EndpointKey, Frontend, FrontendKey, Interface, Mac, MacKey, Policy, PolicyKey, Route,
+    RouteKey, SLOTS, Segment, Slots, Vpc, Vtep,
 };
 use core::fmt;
 use std::collections::BTreeMap;
@@ -24,6 +25,12 @@ pub enum Table {
     Endpoints,
     /// Endpoints here, by VNI and MAC address.
     Macs,
+    /// Where Services lead, by id.
+    Backends,
+    /// Ids of backends, by line of [`crate::layout::SLOTS`] slots.
+    Slots,
+    /// Where Services are met, by scope, address and port.
+    Frontends,
     /// Routes, by table and prefix.
     Routes,
     /// Interfaces here, by index.
@@ -33,13 +40,16 @@ pub enum Table {
 impl Table {
     /// Every table, leaves before what points at them: the order in which elements are added. They are removed in the
     /// opposite one.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Vpcs,
         Self::Policies,
         Self::Vteps,
         Self::Segments,
         Self::Endpoints,
         Self::Macs,
+        Self::Backends,
+        Self::Slots,
+        Self::Frontends,
         Self::Routes,
         Self::Interfaces,
     ];
@@ -54,6 +64,9 @@ impl Table {
             Self::Segments => "jn_segments",
             Self::Endpoints => "jn_endpoints",
             Self::Macs => "jn_macs",
+            Self::Backends => "jn_backends",
+            Self::Slots => "jn_slots",
+            Self::Frontends => "jn_frontends",
             Self::Routes => "jn_routes",
             Self::Interfaces => "jn_interfaces",
         }
@@ -75,6 +88,12 @@ pub struct Tables {
     pub endpoints: BTreeMap<EndpointKey, Endpoint>,
     /// By VNI and MAC address.
     pub macs: BTreeMap<MacKey, Mac>,
+    /// By id.
+    pub backends: BTreeMap<u32, Backend>,
+    /// By line: the slots from {line × [`SLOTS`]} on.
+    pub slots: BTreeMap<u32, Slots>,
+    /// By scope, address, port and protocol.
+    pub frontends: BTreeMap<FrontendKey, Frontend>,
     /// By VNI.
     pub segments: BTreeMap<u32, Segment>,
     /// By table and prefix.
@@ -98,6 +117,9 @@ impl Tables {
             Table::Segments => self.segments.len(),
             Table::Endpoints => self.endpoints.len(),
             Table::Macs => self.macs.len(),
+            Table::Backends => self.backends.len(),
+            Table::Slots => self.slots.len(),
+            Table::Frontends => self.frontends.len(),
             Table::Routes => self.routes.len(),
             Table::Interfaces => self.interfaces.len(),
         }
@@ -124,6 +146,9 @@ impl Tables {
             Change::Segment(key, value) => set(&mut self.segments, key, value),
             Change::Endpoint(key, value) => set(&mut self.endpoints, key, value),
             Change::Mac(key, value) => set(&mut self.macs, key, value),
+            Change::Backend(key, value) => set(&mut self.backends, key, value),
+            Change::Slots(key, value) => set(&mut self.slots, key, value),
+            Change::Frontend(key, value) => set(&mut self.frontends, key, value),
             Change::Route(key, value) => set(&mut self.routes, key, value),
             Change::Interface(key, value) => set(&mut self.interfaces, key, value),
         }
@@ -145,6 +170,12 @@ pub enum Change {
     Endpoint(EndpointKey, Option<Endpoint>),
     /// An endpoint here, by MAC address.
     Mac(MacKey, Option<Mac>),
+    /// Where a Service leads.
+    Backend(u32, Option<Backend>),
+    /// A line of slots.
+    Slots(u32, Option<Slots>),
+    /// Where a Service is met.
+    Frontend(FrontendKey, Option<Frontend>),
     /// A route.
     Route(RouteKey, Option<Route>),
     /// An interface here.
@@ -162,6 +193,9 @@ impl Change {
             Self::Segment(..) => Table::Segments,
             Self::Endpoint(..) => Table::Endpoints,
             Self::Mac(..) => Table::Macs,
+            Self::Backend(..) => Table::Backends,
+            Self::Slots(..) => Table::Slots,
+            Self::Frontend(..) => Table::Frontends,
             Self::Route(..) => Table::Routes,
             Self::Interface(..) => Table::Interfaces,
         }
@@ -171,7 +205,12 @@ impl Change {
     #[must_use]
     pub fn key(&self) -> &[u8] {
         match self {
-            Self::Vpc(key, _) | Self::Segment(key, _) | Self::Interface(key, _) => key.as_bytes(),
+            Self::Vpc(key, _)
+            | Self::Segment(key, _)
+            | Self::Interface(key, _)
+            | Self::Backend(key, _)
+            | Self::Slots(key, _) => key.as_bytes(),
+            Self::Frontend(key, _) => key.as_bytes(),
             Self::Policy(key, _) => key.as_bytes(),
             Self::Vtep(key, _) => key.as_bytes(),
             Self::Endpoint(key, _) => key.as_bytes(),
@@ -190,6 +229,9 @@ impl Change {
             Self::Segment(_, value) => value.as_ref().map(IntoBytes::as_bytes),
             Self::Endpoint(_, value) => value.as_ref().map(IntoBytes::as_bytes),
             Self::Mac(_, value) => value.as_ref().map(IntoBytes::as_bytes),
+            Self::Backend(_, value) => value.as_ref().map(IntoBytes::as_bytes),
+            Self::Slots(_, value) => value.as_ref().map(IntoBytes::as_bytes),
+            Self::Frontend(_, value) => value.as_ref().map(IntoBytes::as_bytes),
             Self::Route(_, value) => value.as_ref().map(IntoBytes::as_bytes),
             Self::Interface(_, value) => value.as_ref().map(IntoBytes::as_bytes),
         }
@@ -210,6 +252,11 @@ impl Change {
             Self::Segment(vni, _) => format!("VNI {vni}"),
             Self::Interface(ifindex, _) => format!("ifindex {ifindex}"),
             Self::Vtep(address, _) => ipv4(*address).to_string(),
+            Self::Backend(id, _) => format!("id {id}"),
+            Self::Slots(line, _) => format!("from {}", u64::from(*line) * u64::from(SLOTS)),
+            Self::Frontend(key, _) => {
+                format!("{}:{} protocol {} in VPC {}", ipv4(key.address), key.port, key.protocol, key.scope)
+            }
             Self::Endpoint(key, _) => format!("{} in VPC {}", ipv4(key.address), key.vpc),
             Self::Mac(key, _) => {
                 let m = key.mac;

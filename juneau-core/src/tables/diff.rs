@@ -2,7 +2,7 @@
 
 use super::{Change, Tables};
 use crate::layout::{
-    Be32, EP_ROUTER, EndpointKey, ROUTE_ENDPOINT, endpoint_generation, table_generation, vtep_generation,
+    Be32, EP_ROUTER, EndpointKey, Frontend, ROUTE_ENDPOINT, endpoint_generation, table_generation, vtep_generation,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +28,9 @@ impl Diff {
         compare(&current.segments, &wanted.segments, Change::Segment, &mut changes, &mut removed);
         compare(&current.endpoints, &wanted.endpoints, Change::Endpoint, &mut changes, &mut removed);
         compare(&current.macs, &wanted.macs, Change::Mac, &mut changes, &mut removed);
+        compare(&current.backends, &wanted.backends, Change::Backend, &mut changes, &mut removed);
+        compare(&current.slots, &wanted.slots, Change::Slots, &mut changes, &mut removed);
+        compare(&current.frontends, &wanted.frontends, Change::Frontend, &mut changes, &mut removed);
         compare(&current.routes, &wanted.routes, Change::Route, &mut changes, &mut removed);
         compare(&current.interfaces, &wanted.interfaces, Change::Interface, &mut changes, &mut removed);
         changes.extend(removed.into_iter().rev());
@@ -73,6 +76,7 @@ fn compare<K: Ord + Copy, V: PartialEq + Copy>(
 fn generations(changes: &[Change], current: &Tables, wanted: &Tables) -> BTreeSet<u32> {
     let mut slots = BTreeSet::new();
     let mut rules = BTreeSet::new();
+    let mut withdrawn = BTreeSet::new();
     // Tables that route to an endpoint. Tables do not tell their VPC: an equal address elsewhere costs a decision.
     let mut next_hops: BTreeMap<Be32, BTreeSet<u32>> = BTreeMap::new();
     for (key, route) in current.routes.iter().chain(&wanted.routes) {
@@ -114,6 +118,19 @@ fn generations(changes: &[Change], current: &Tables, wanted: &Tables) -> BTreeSe
                     }
                 }
             }
+            // A flow stands by the endpoint behind its Service; one that is new to a Service re-decides nothing.
+            Change::Backend(id, _) => {
+                let records = [current.backends.get(id), wanted.backends.get(id)].into_iter().flatten();
+                slots.extend(records.map(|backend| endpoint_generation(backend.vpc, backend.address)));
+            }
+            Change::Slots(..) => {}
+            Change::Frontend(key, value) => {
+                let service = |record: Option<&Frontend>| record.map_or(0, |frontend| frontend.service);
+                let had = service(current.frontends.get(key));
+                if had != service(value.as_ref()) {
+                    withdrawn.insert(had);
+                }
+            }
             Change::Route(key, _) => {
                 slots.insert(table_generation(key.table));
             }
@@ -127,6 +144,11 @@ fn generations(changes: &[Change], current: &Tables, wanted: &Tables) -> BTreeSe
                 }
             }
         }
+    }
+    if !withdrawn.is_empty() {
+        // Who may no longer meet a Service is told at its next packet to any of the backends.
+        let backends = current.backends.values().filter(|backend| withdrawn.contains(&backend.service));
+        slots.extend(backends.map(|backend| endpoint_generation(backend.vpc, backend.address)));
     }
     if !rules.is_empty() {
         // Rules are asked of endpoints of this node alone; what becomes of an endpoint itself is handled above.
@@ -143,11 +165,15 @@ fn generations(changes: &[Change], current: &Tables, wanted: &Tables) -> BTreeSe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{EP_LOCAL, Endpoint, Interface, Policy, PolicyKey, Route, RouteKey, Segment, Vpc, Vtep, be32};
+    use crate::layout::{
+        Backend, Be16, EP_LOCAL, Endpoint, FrontendKey, Interface, Policy, PolicyKey, Route, RouteKey, Segment, Slots,
+        Vpc, Vtep, be32,
+    };
     use crate::tables::Table;
     use core::net::Ipv4Addr;
 
     const POD: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
+    const FRONTEND: FrontendKey = FrontendKey::new(5, be32(Ipv4Addr::new(10, 96, 0, 1)), Be16::new(80), 6);
 
     fn tables() -> Tables {
         let mut tables = Tables::default();
@@ -163,6 +189,10 @@ mod tests {
             crate::layout::MacKey::new(100, [2, 0, 0, 0, 0, 1]),
             crate::layout::Mac { address: be32(POD), ifindex: 7 },
         );
+        let backend = Backend { service: 4, address: be32(POD), vpc: 5, ..Backend::default() }.tagged();
+        tables.backends.insert(1, backend);
+        tables.slots.insert(0, Slots { backend: [1; 16] });
+        tables.frontends.insert(FRONTEND, Frontend { size: 16, service: 4, ..Frontend::default() }.tagged(&FRONTEND));
         tables.routes.insert(RouteKey::new(3, POD, 24), Route { kind: 1, vni: 100, ..Route::default() });
         tables.interfaces.insert(7, Interface { vpc: 5, address: be32(POD), kind: 1, ..Interface::default() });
         tables
@@ -231,6 +261,10 @@ mod tests {
         assert_eq!(moved(|t| t.vpcs.clear()), [].into());
         assert_eq!(moved(|t| t.policies.clear()), [slot].into());
         assert_eq!(moved(|t| t.macs.clear()), [slot].into());
+        assert_eq!(moved(|t| t.backends.clear()), [slot].into());
+        assert_eq!(moved(|t| t.slots.clear()), [].into());
+        assert_eq!(moved(|t| t.frontends.clear()), [slot].into(), "access is withdrawn");
+        assert_eq!(moved(|t| t.frontends.values_mut().for_each(|f| f.base = 16)), [].into(), "others share the work");
         assert_eq!(moved(|t| t.endpoints.clear()), [slot].into());
         assert_eq!(moved(|t| t.interfaces.clear()), [slot].into());
         assert_eq!(moved(|t| t.routes.clear()), [table_generation(3)].into());

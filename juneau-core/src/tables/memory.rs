@@ -1,9 +1,9 @@
 //! Tables in memory.
 
-use super::{Change, Endpoints, Fib, Policies, Table, TableError, Tables, TablesMut};
+use super::{Change, Endpoints, Fib, Policies, Services, Table, TableError, Tables, TablesMut};
 use crate::layout::{
-    Endpoint, EndpointKey, Interface, KIND_NONE, Mac, MacKey, Policy, PolicyKey, Route, RouteKey, Segment, Vpc, Vtep,
-    be32, ipv4,
+    Backend, Endpoint, EndpointKey, Frontend, FrontendKey, Interface, KIND_NONE, Mac, MacKey, Policy, PolicyKey, Route,
+    RouteKey, SLOTS, Segment, Vpc, Vtep, be32, ipv4,
 };
 use core::convert::Infallible;
 use core::net::{IpAddr, Ipv4Addr};
@@ -100,6 +100,9 @@ impl MemTables {
             Change::Segment(key, _) => self.content.segments.contains_key(key),
             Change::Endpoint(key, _) => self.content.endpoints.contains_key(key),
             Change::Mac(key, _) => self.content.macs.contains_key(key),
+            Change::Backend(key, _) => self.content.backends.contains_key(key),
+            Change::Slots(key, _) => self.content.slots.contains_key(key),
+            Change::Frontend(key, _) => self.content.frontends.contains_key(key),
             Change::Route(key, _) => self.content.routes.contains_key(key),
             Change::Interface(key, _) => self.content.interfaces.contains_key(key),
         }
@@ -157,6 +160,23 @@ impl Policies for MemTables {
 
     fn policy(&self, key: &PolicyKey) -> Result<Option<Policy>, Infallible> {
         Ok(self.content.policies.get(key).copied())
+    }
+}
+
+impl Services for MemTables {
+    type Error = Infallible;
+
+    fn frontend(&self, key: &FrontendKey) -> Result<Option<Frontend>, Infallible> {
+        Ok(self.content.frontends.get(key).copied())
+    }
+
+    fn slot(&self, slot: u32) -> Result<u32, Infallible> {
+        let line = self.content.slots.get(&(slot / SLOTS));
+        Ok(line.and_then(|line| line.backend.get((slot % SLOTS) as usize)).copied().unwrap_or_default())
+    }
+
+    fn backend(&self, id: u32) -> Result<Option<Backend>, Infallible> {
+        Ok(self.content.backends.get(&id).filter(|backend| backend.is_whole()).copied())
     }
 }
 

@@ -12,7 +12,9 @@ pub use content::{Change, Table, Tables};
 pub use diff::Diff;
 pub use memory::{Capacities, MemTables};
 
-use crate::layout::{Endpoint, Interface, Mac, Policy, PolicyKey, Route, Segment, Vpc, Vtep};
+use crate::layout::{
+    Backend, Endpoint, Frontend, FrontendKey, Interface, Mac, Policy, PolicyKey, Route, Segment, Vpc, Vtep,
+};
 use core::net::{IpAddr, Ipv4Addr};
 
 /// The routes of every table.
@@ -79,6 +81,30 @@ pub trait Policies {
     /// # Errors
     /// When the table cannot be read.
     fn policy(&self, key: &PolicyKey) -> Result<Option<Policy>, Self::Error>;
+}
+
+/// What Services are, and where they lead.
+pub trait Services {
+    /// What a read may end in; `Infallible` in memory.
+    type Error: core::error::Error + Send + Sync + 'static;
+
+    /// The record of a Service port, or of a Service's address, as a VPC meets it.
+    ///
+    /// # Errors
+    /// When the table cannot be read.
+    fn frontend(&self, key: &FrontendKey) -> Result<Option<Frontend>, Self::Error>;
+
+    /// The id in a slot; 0 is none.
+    ///
+    /// # Errors
+    /// When the table cannot be read.
+    fn slot(&self, slot: u32) -> Result<u32, Self::Error>;
+
+    /// The record of a backend. One that is not whole is none.
+    ///
+    /// # Errors
+    /// When the table cannot be read.
+    fn backend(&self, id: u32) -> Result<Option<Backend>, Self::Error>;
 }
 
 /// The write half: tables that follow what was decided.

@@ -4,7 +4,7 @@ use crate::common::{NOW, Net, assert_answer, assert_drop, assert_peer, frame};
 use juneau_core::flow::{FlowRead, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
 use juneau_core::layout::{
     Be16, EGRESS_ENCAP, EGRESS_PEER, EGRESS_UNRESOLVED, EndpointKey, FLOW_EMBRYONIC, FLOW_REPLY, FLOW_SINGLE, Flow,
-    FlowKey, GEN_BACKEND, IDENTITY_ANY, INGRESS, POLICY_ALLOW, Policy, PolicyKey, RouteKey, SCOPE_OVERLAY, be32,
+    FlowKey, GEN_NO_VTEP, IDENTITY_ANY, INGRESS, POLICY_ALLOW, Policy, PolicyKey, RouteKey, SCOPE_OVERLAY, be32,
     endpoint_generation, proto, table_generation, vtep_generation,
 };
 use juneau_core::packet::IP_TCP;
@@ -71,7 +71,7 @@ fn records_of_a_connection_on_one_node() {
         endpoint_generation(A.vpc(), be32(A.address())),
         endpoint_generation(A.vpc(), be32(B.address())),
         table_generation(A.table()),
-        GEN_BACKEND,
+        GEN_NO_VTEP,
     ];
     assert_eq!((forward.generation, reverse.generation), (slots, slots));
 
