@@ -1,7 +1,9 @@
-//! Who may enter a VPC.
+//! Who may enter a VPC, and who may call which Service ([`services`]).
 //!
 //! Namespaces are the tenants' border: `spec.allowedNamespaces` of a Vpc says by their labels whose Pods and Services
 //! may name it. The admission webhook, the operator and every agent ask the same function.
+
+pub mod services;
 
 use crate::kinds::{Namespace, Vpc};
 use crate::names;

@@ -6,6 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 pub const READY: &str = "Ready";
 /// NetworkInterface: it has its address.
 pub const ALLOCATED: &str = "Allocated";
+/// VpcEndpoint: it has its address.
+pub const ADDRESS_ALLOCATED: &str = "AddressAllocated";
+/// VpcEndpoint: its Service may be called through it.
+pub const SERVICE_ACCEPTED: &str = "ServiceAccepted";
 
 /// Longest message, in bytes, that Kubernetes takes.
 pub const MESSAGE_MAX: usize = 32_768;

@@ -6,6 +6,7 @@
 //! end like it has a hash added as well.
 
 use core::net::IpAddr;
+use ipnet::Ipv4Net;
 use sha2::{Digest as _, Sha256};
 
 /// Longest name of an object, in bytes: a DNS subdomain (RFC 1123 as Kubernetes has it).
@@ -40,11 +41,23 @@ pub enum Attribute {
     TableId,
     /// The address of a node in the Subnet `default`.
     NodeAddress,
+    /// The address of a ServiceNATAttachment.
+    ServiceNatAddress,
+    /// The address of a VpcEndpoint.
+    EndpointAddress,
 }
 
 impl Attribute {
     /// Every attribute.
-    pub const ALL: [Self; 5] = [Self::Address, Self::Vni, Self::VpcId, Self::TableId, Self::NodeAddress];
+    pub const ALL: [Self; 7] = [
+        Self::Address,
+        Self::Vni,
+        Self::VpcId,
+        Self::TableId,
+        Self::NodeAddress,
+        Self::ServiceNatAddress,
+        Self::EndpointAddress,
+    ];
 
     /// As `spec.attribute` of a claim has it.
     #[must_use]
@@ -55,6 +68,8 @@ impl Attribute {
             Self::VpcId => "status.vpcID",
             Self::TableId => "status.tableID",
             Self::NodeAddress => "juneauNode.assignedIP",
+            Self::ServiceNatAddress => "status.assignedIP",
+            Self::EndpointAddress => "status.address",
         }
     }
 }
@@ -78,6 +93,10 @@ pub enum Owner<'n> {
     RouteTable(&'n str),
     /// A node.
     Node(&'n str),
+    /// A ServiceNATAttachment.
+    ServiceNatAttachment(&'n str),
+    /// A VpcEndpoint.
+    VpcEndpoint(&'n str),
 }
 
 impl<'n> Owner<'n> {
@@ -88,6 +107,8 @@ impl<'n> Owner<'n> {
             Self::Vpc(name) => ("vpc", None, name),
             Self::RouteTable(name) => ("routetable", None, name),
             Self::Node(name) => ("node", None, name),
+            Self::ServiceNatAttachment(name) => ("servicenatattachment", None, name),
+            Self::VpcEndpoint(name) => ("vpcendpoint", None, name),
         }
     }
 }
@@ -114,6 +135,32 @@ pub fn interface_prefix(pod: &str) -> String {
 #[must_use]
 pub fn node_endpoint(node: &str) -> String {
     bounded(format!("juneau-node.{node}"), NAME_MAX)
+}
+
+/// The ServiceNATAttachment of a node for a Vpc: `<node>.<vpc>`, with a hash where the Vpc's name has a dot.
+#[must_use]
+pub fn service_nat_attachment(node: &str, vpc: &str) -> String {
+    of_node_and_vpc("", node, vpc)
+}
+
+/// The NetworkEndpoint of a ServiceNATAttachment: `juneau-nat.<node>.<vpc>`, with a hash where the Vpc's name has a dot.
+#[must_use]
+pub fn service_nat_endpoint(node: &str, vpc: &str) -> String {
+    of_node_and_vpc("juneau-nat.", node, vpc)
+}
+
+fn of_node_and_vpc(before: &str, node: &str, vpc: &str) -> String {
+    let name = format!("{before}{node}.{vpc}");
+    // A node's name may have dots, so the last one has to be that between the two.
+    if vpc.contains('.') { hashed(&name, &[before, node, vpc].join("\0"), NAME_MAX) } else { bounded(name, NAME_MAX) }
+}
+
+/// The AllocationPool of a prefix of a Vpc's endpoint pool: `endpoint-ip-<vpc>-<prefix>`, dots and slash of the prefix
+/// as `-`.
+#[must_use]
+pub fn endpoint_pool(vpc: &str, prefix: Ipv4Net) -> String {
+    let prefix = prefix.trunc().to_string().replace(['.', '/'], "-");
+    bounded(format!("endpoint-ip-{vpc}-{prefix}"), NAME_MAX)
 }
 
 /// The main RouteTable of a Vpc: its name.

@@ -44,6 +44,8 @@ fn manifests_are_accepted_and_nothing_of_them_is_lost() {
             "RouteTable" => round_trip::<kinds::RouteTable>(&document),
             "NetworkInterface" => round_trip::<kinds::NetworkInterface>(&document),
             "NetworkEndpoint" => round_trip::<kinds::NetworkEndpoint>(&document),
+            "ServiceNATAttachment" => round_trip::<kinds::ServiceNATAttachment>(&document),
+            "VpcEndpoint" => round_trip::<kinds::VpcEndpoint>(&document),
             "AllocationPool" => round_trip::<kinds::AllocationPool>(&document),
             "AllocationClaim" => round_trip::<kinds::AllocationClaim>(&document),
             "AllocationLease" => round_trip::<kinds::AllocationLease>(&document),
@@ -54,7 +56,7 @@ fn manifests_are_accepted_and_nothing_of_them_is_lost() {
         validate(&document, Some(&document)).unwrap_or_else(|error| panic!("{of}, again: {error}"));
         kinds_seen.insert(kind);
     }
-    assert_eq!(kinds_seen.len(), 8, "{kinds_seen:?}");
+    assert_eq!(kinds_seen.len(), 10, "{kinds_seen:?}");
 }
 
 #[test]

@@ -1,8 +1,10 @@
-//! What a Pod asks for: annotations of Pods and Namespaces.
+//! What a Pod or a Service asks for: annotations of Pods, Namespaces and Services.
 
 mod list;
+mod service;
 
 pub use list::MAX_INTERFACES;
+pub use service::{ALLOWED_CONSUMERS, SERVICE_KEYS, SHARED_SERVICE, ServiceOffer, VPC, service};
 
 use crate::kinds::Pod;
 use crate::names;

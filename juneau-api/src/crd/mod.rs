@@ -34,8 +34,10 @@ pub fn definitions() -> Result<Vec<CustomResourceDefinition>, UnknownPath> {
         definition::<kinds::NetworkEndpoint>(rules::network_endpoint())?,
         definition::<kinds::NetworkInterface>(rules::network_interface())?,
         definition::<kinds::RouteTable>(rules::route_table())?,
+        definition::<kinds::ServiceNATAttachment>(rules::service_nat_attachment())?,
         definition::<kinds::Subnet>(rules::subnet())?,
         definition::<kinds::Vpc>(rules::vpc())?,
+        definition::<kinds::VpcEndpoint>(rules::vpc_endpoint())?,
     ])
 }
 

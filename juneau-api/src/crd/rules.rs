@@ -296,6 +296,19 @@ pub(super) fn network_endpoint() -> Vec<Constraint> {
     ]
 }
 
+pub(super) fn service_nat_attachment() -> Vec<Constraint> {
+    vec![at("spec.nodeName").name().immutable(), at("spec.vpc").name().immutable(), conditions()]
+}
+
+pub(super) fn vpc_endpoint() -> Vec<Constraint> {
+    vec![
+        at("spec.vpc").name().immutable(),
+        at("spec.service.namespace").length(1, 63),
+        at("spec.service.name").length(1, 63),
+        conditions(),
+    ]
+}
+
 pub(super) fn allocation_pool() -> Vec<Constraint> {
     vec![
         at("spec")

@@ -11,8 +11,10 @@ mod network_endpoint;
 mod network_interface;
 pub mod reason;
 mod route_table;
+mod service_nat_attachment;
 mod subnet;
 mod vpc;
+mod vpc_endpoint;
 
 pub use allocation_claim::{
     AllocationClaim, AllocationClaimSpec, AllocationClaimStatus, AllocationFilter, AllocationValue, ClaimPhase,
@@ -32,8 +34,10 @@ pub use network_interface::{
     NetworkInterfaceSpec, NetworkInterfaceStatus, RetainWhile,
 };
 pub use route_table::{RejectedRoute, Route, RouteTable, RouteTableSpec, RouteTableStatus, Via, ViaType, VpnReference};
+pub use service_nat_attachment::{ServiceNATAttachment, ServiceNatAttachmentSpec, ServiceNatAttachmentStatus};
 pub use subnet::{Subnet, SubnetNetworkAcl, SubnetSpec, SubnetStatus};
 pub use vpc::{EndpointPool, ServiceProvider, Vpc, VpcService, VpcSpec, VpcStatus};
+pub use vpc_endpoint::{ServiceReference, VpcEndpoint, VpcEndpointSpec, VpcEndpointStatus};
 
 /// The API group of Juneau's kinds.
 pub const GROUP: &str = "juneau.loutres.me";

@@ -80,3 +80,27 @@ pub const INVALID_POOL: &str = "InvalidPool";
 
 /// NetworkEndpoint (as an Event): its Pod, node or address is not that of its NetworkInterface.
 pub const ENDPOINT_MISMATCH: &str = "EndpointMismatch";
+
+/// ServiceNATAttachment: the Vpc does not exist, or provides no Services any more.
+pub const NOT_A_PROVIDER: &str = "NotAProvider";
+
+/// VpcEndpoint: its Vpc does not exist or is not ready.
+pub const VPC_UNAVAILABLE: &str = "VpcUnavailable";
+/// VpcEndpoint: its Vpc has no endpointPool, or none that can be used.
+pub const ENDPOINT_POOL_NOT_CONFIGURED: &str = "EndpointPoolNotConfigured";
+/// VpcEndpoint, Ready: it waits for its address.
+pub const ADDRESS_PENDING: &str = "AddressPending";
+/// VpcEndpoint, Ready: its Service is not accepted; the condition ServiceAccepted says why.
+pub const SERVICE_NOT_ACCEPTED: &str = "ServiceNotAccepted";
+/// VpcEndpoint: its Service may be called through it.
+pub const SERVICE_ACCEPTED: &str = "ServiceAccepted";
+/// VpcEndpoint: its Service does not exist.
+pub const SERVICE_NOT_FOUND: &str = "ServiceNotFound";
+/// VpcEndpoint: its Service has no IPv4 ClusterIP, as a headless one or one of type ExternalName.
+pub const CLUSTER_IP_UNAVAILABLE: &str = "ClusterIPUnavailable";
+/// VpcEndpoint: the Vpc of its Service does not exist, or the Service's annotations cannot be met.
+pub const SERVICE_VPC_NOT_FOUND: &str = "ServiceVpcNotFound";
+/// VpcEndpoint: the Vpc of its Service has no Service routing.
+pub const SERVICE_ROUTING_DISABLED: &str = "ServiceRoutingDisabled";
+/// VpcEndpoint: the Vpc of its Service is another one and provides no Services.
+pub const NOT_A_SERVICE_PROVIDER: &str = "NotAServiceProvider";

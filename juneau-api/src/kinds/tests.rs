@@ -58,6 +58,14 @@ fn definitions_have_the_names_that_users_type() {
         (super::Subnet::crd(), "Cluster", "subnets", vec![], vec!["Vpc", "Cidr", "Ready"]),
         (super::RouteTable::crd(), "Cluster", "routetables", vec![], vec!["Ready"]),
         (
+            super::ServiceNATAttachment::crd(),
+            "Cluster",
+            "servicenatattachments",
+            vec![],
+            vec!["Node", "Vpc", "AssignedIP", "Subnet", "Ready"],
+        ),
+        (super::VpcEndpoint::crd(), "Cluster", "vpcendpoints", vec![], vec!["Vpc", "Address", "Ready"]),
+        (
             super::NetworkInterface::crd(),
             "Namespaced",
             "networkinterfaces",

@@ -9,6 +9,9 @@ const NIC: Owner<'static> = Owner::NetworkInterface { namespace: "red", name: "w
 fn usual_names_are_readable_and_without_a_hash() {
     assert_eq!(interface("web-0", "eth0"), "web-0.eth0");
     assert_eq!(node_endpoint("ip-10-0-0-1.internal"), "juneau-node.ip-10-0-0-1.internal");
+    assert_eq!(service_nat_attachment("node-1.internal", "red"), "node-1.internal.red");
+    assert_eq!(service_nat_endpoint("node-1", "red"), "juneau-nat.node-1.red");
+    assert_eq!(endpoint_pool("red", "10.80.255.9/28".parse().unwrap()), "endpoint-ip-red-10-80-255-0-28");
     assert_eq!(main_route_table("red"), "red");
     assert_eq!(subnet_pool("red-a"), "subnet-ip-red-a");
     assert_eq!(
@@ -61,6 +64,9 @@ fn names_at_the_limit_are_cut_and_differ() {
         subnet_pool(&longest),
         interface(&longest, "eth0"),
         node_endpoint(&longest),
+        service_nat_attachment(&longest, "red"),
+        service_nat_endpoint("node-1", &longest),
+        endpoint_pool(&longest, "10.80.255.0/28".parse().unwrap()),
         claim(&longest, Owner::Node(&longest), Attribute::NodeAddress),
         lease(&longest, LeaseValue::Number(u32::MAX)),
         lease(&longest, LeaseValue::Address(std::net::Ipv6Addr::UNSPECIFIED.into())),
@@ -140,7 +146,7 @@ type Claim = (String, u8, String, String, Attribute);
 fn claims() -> impl Strategy<Value = Claim> {
     let attribute = prop::sample::select(Attribute::ALL.to_vec());
     let namespace = part().prop_map(|name| name.replace('.', "-"));
-    (long_part(), 0_u8..5, namespace, long_part(), attribute)
+    (long_part(), 0_u8..7, namespace, long_part(), attribute)
 }
 
 fn name((pool, kind, namespace, name, attribute): &Claim) -> String {
@@ -149,7 +155,9 @@ fn name((pool, kind, namespace, name, attribute): &Claim) -> String {
         1 => Owner::Subnet(name),
         2 => Owner::Vpc(name),
         3 => Owner::RouteTable(name),
-        _ => Owner::Node(name),
+        4 => Owner::Node(name),
+        5 => Owner::ServiceNatAttachment(name),
+        _ => Owner::VpcEndpoint(name),
     };
     claim(pool, owner, *attribute)
 }
@@ -179,6 +187,24 @@ proptest! {
     ) {
         let (one, other) = (interface(&a.0, &a.1), interface(&b.0, &b.1));
         prop_assert!(is_subdomain(&one), "{one}");
+        prop_assert_eq!(a == b, one == other);
+    }
+
+    #[test]
+    fn distinct_nodes_and_vpcs_have_distinct_names(a in (long_part(), long_part()), b in (long_part(), long_part())) {
+        for name in [service_nat_attachment, service_nat_endpoint] {
+            let (one, other) = (name(&a.0, &a.1), name(&b.0, &b.1));
+            prop_assert!(is_subdomain(&one), "{one}");
+            prop_assert_eq!(a == b, one == other);
+        }
+    }
+
+    #[test]
+    fn distinct_prefixes_have_distinct_pools(
+        a in ("[0-9](-[0-9]){0,3}", 0_u32..9), b in ("[0-9](-[0-9]){0,3}", 0_u32..9),
+    ) {
+        let prefix = |bits: u32| Ipv4Net::new_assert(std::net::Ipv4Addr::from_bits(bits << 24), 32);
+        let (one, other) = (endpoint_pool(&a.0, prefix(a.1)), endpoint_pool(&b.0, prefix(b.1)));
         prop_assert_eq!(a == b, one == other);
     }
 
