@@ -139,7 +139,7 @@ fn no_role_of_tenants_writes_what_says_who_has_which_address() {
         let labels = role["metadata"]["labels"].as_object().cloned().unwrap_or_default();
         for rule in role["rules"].as_array().unwrap() {
             for resource in texts(&rule["resources"]) {
-                let internal = resource.starts_with("network") || resource.starts_with("allocation");
+                let internal = ["network", "allocation", "servicenat"].iter().any(|one| resource.starts_with(one));
                 let wrote = texts(&rule["verbs"]).iter().any(|verb| writes.contains(&verb.as_str()));
                 if internal && wrote {
                     assert!(labels.is_empty(), "{}: {resource}", role["metadata"]["name"]);
