@@ -11,6 +11,7 @@ pub mod layout;
 pub mod model;
 pub mod packet;
 pub mod pipeline;
+pub mod services;
 pub mod tables;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
