@@ -1,4 +1,6 @@
-//! Parts that Services are compiled with: which backend has which slot, where slots lie, and the numbers of what has
-//! one.
+//! Parts that Services are compiled with: which backend has which slot, and the numbers of what has one.
 
 pub mod maglev;
+mod numbers;
+
+pub use numbers::Numbers;

@@ -7,10 +7,12 @@
 mod content;
 mod diff;
 mod memory;
+mod shared;
 
 pub use content::{Change, Table, Tables};
 pub use diff::Diff;
 pub use memory::{Capacities, MemTables};
+pub use shared::{Differences, SharedMap};
 
 use crate::layout::{
     Backend, Endpoint, Frontend, FrontendKey, Interface, Mac, Policy, PolicyKey, Route, Segment, Vpc, Vtep,
