@@ -9,6 +9,7 @@ use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Everything that tables are compiled from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,8 +26,9 @@ pub struct Model {
     /// Endpoints by what they hold: an address in a VPC.
     #[cfg_attr(feature = "serde", serde(serialize_with = "values"))]
     pub endpoints: BTreeMap<(VpcId, IpAddr), Endpoint>,
-    /// Services by `namespace/name`.
-    pub services: BTreeMap<String, Service>,
+    /// Services by `namespace/name`. One that is the same object as before was not changed.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "shared"))]
+    pub services: BTreeMap<String, Arc<Service>>,
 }
 
 /// A list: the key is not text, and the values repeat it.
@@ -36,6 +38,11 @@ fn values<S: serde::Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(endpoints.values())
+}
+
+#[cfg(feature = "serde")]
+fn shared<S: serde::Serializer>(services: &BTreeMap<String, Arc<Service>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(services.iter().map(|(name, service)| (name, &**service)))
 }
 
 /// A node of the cluster.

@@ -1,5 +1,6 @@
 //! The content of every table as a value.
 
+use super::SharedMap;
 use crate::layout::{
     Backend, Be32, Endpoint, EndpointKey, Frontend, FrontendKey, Interface, Mac, MacKey, Policy, PolicyKey, Route,
     RouteKey, SLOTS, Segment, Slots, Vpc, Vtep,
@@ -89,11 +90,11 @@ pub struct Tables {
     /// By VNI and MAC address.
     pub macs: BTreeMap<MacKey, Mac>,
     /// By id.
-    pub backends: BTreeMap<u32, Backend>,
+    pub backends: SharedMap<u32, Backend>,
     /// By line: the slots from {line × [`SLOTS`]} on.
-    pub slots: BTreeMap<u32, Slots>,
+    pub slots: SharedMap<u32, Slots>,
     /// By scope, address, port and protocol.
-    pub frontends: BTreeMap<FrontendKey, Frontend>,
+    pub frontends: SharedMap<FrontendKey, Frontend>,
     /// By VNI.
     pub segments: BTreeMap<u32, Segment>,
     /// By table and prefix.
@@ -139,6 +140,12 @@ impl Tables {
                 None => map.remove(key).is_some(),
             }
         }
+        fn set_shared<K: Ord + Copy, V: Copy>(map: &mut SharedMap<K, V>, key: &K, value: &Option<V>) -> bool {
+            match value {
+                Some(value) => map.insert(*key, *value).is_some(),
+                None => map.remove(key).is_some(),
+            }
+        }
         match change {
             Change::Vpc(key, value) => set(&mut self.vpcs, key, value),
             Change::Policy(key, value) => set(&mut self.policies, key, value),
@@ -146,9 +153,9 @@ impl Tables {
             Change::Segment(key, value) => set(&mut self.segments, key, value),
             Change::Endpoint(key, value) => set(&mut self.endpoints, key, value),
             Change::Mac(key, value) => set(&mut self.macs, key, value),
-            Change::Backend(key, value) => set(&mut self.backends, key, value),
-            Change::Slots(key, value) => set(&mut self.slots, key, value),
-            Change::Frontend(key, value) => set(&mut self.frontends, key, value),
+            Change::Backend(key, value) => set_shared(&mut self.backends, key, value),
+            Change::Slots(key, value) => set_shared(&mut self.slots, key, value),
+            Change::Frontend(key, value) => set_shared(&mut self.frontends, key, value),
             Change::Route(key, value) => set(&mut self.routes, key, value),
             Change::Interface(key, value) => set(&mut self.interfaces, key, value),
         }

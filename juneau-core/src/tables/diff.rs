@@ -1,6 +1,6 @@
 //! The way from one content of the tables to another.
 
-use super::{Change, Tables};
+use super::{Change, SharedMap, Tables};
 use crate::layout::{
     Be32, EP_ROUTER, EndpointKey, Frontend, ROUTE_ENDPOINT, endpoint_generation, table_generation, vtep_generation,
 };
@@ -28,9 +28,9 @@ impl Diff {
         compare(&current.segments, &wanted.segments, Change::Segment, &mut changes, &mut removed);
         compare(&current.endpoints, &wanted.endpoints, Change::Endpoint, &mut changes, &mut removed);
         compare(&current.macs, &wanted.macs, Change::Mac, &mut changes, &mut removed);
-        compare(&current.backends, &wanted.backends, Change::Backend, &mut changes, &mut removed);
-        compare(&current.slots, &wanted.slots, Change::Slots, &mut changes, &mut removed);
-        compare(&current.frontends, &wanted.frontends, Change::Frontend, &mut changes, &mut removed);
+        compare_shared(&current.backends, &wanted.backends, Change::Backend, &mut changes, &mut removed);
+        compare_shared(&current.slots, &wanted.slots, Change::Slots, &mut changes, &mut removed);
+        compare_shared(&current.frontends, &wanted.frontends, Change::Frontend, &mut changes, &mut removed);
         compare(&current.routes, &wanted.routes, Change::Route, &mut changes, &mut removed);
         compare(&current.interfaces, &wanted.interfaces, Change::Interface, &mut changes, &mut removed);
         changes.extend(removed.into_iter().rev());
@@ -70,6 +70,20 @@ fn compare<K: Ord + Copy, V: PartialEq + Copy>(
         }
     }
     removed.extend(have.map(|(old, _)| change(*old, None)));
+}
+
+/// The same of maps that share what did not change.
+fn compare_shared<K: Ord + Copy, V: PartialEq + Copy>(
+    current: &SharedMap<K, V>,
+    wanted: &SharedMap<K, V>,
+    change: impl Fn(K, Option<V>) -> Change,
+    put: &mut Vec<Change>,
+    removed: &mut Vec<Change>,
+) {
+    for (key, _, wanted) in current.differences(wanted) {
+        let list = if wanted.is_some() { &mut *put } else { &mut *removed };
+        list.push(change(*key, wanted.copied()));
+    }
 }
 
 /// Which cached decisions a set of changes touches.

@@ -279,6 +279,26 @@ impl<K: Ord + Copy, V: Copy> FromIterator<(K, V)> for SharedMap<K, V> {
     }
 }
 
+/// Elements in the order of their keys.
+impl<K: Copy + 'static, V: Copy + 'static> IntoIterator for SharedMap<K, V> {
+    type Item = (K, V);
+    type IntoIter = Box<dyn Iterator<Item = (K, V)>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let leaves = self.leaves.into_iter();
+        Box::new(leaves.flat_map(|leaf| Arc::unwrap_or_clone(leaf.elements)))
+    }
+}
+
+impl<'a, K, V> IntoIterator for &'a SharedMap<K, V> {
+    type Item = (&'a K, &'a V);
+    type IntoIter = Box<dyn Iterator<Item = Self::Item> + 'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Box::new(self.iter())
+    }
+}
+
 impl<K: Ord + Copy, V: Copy> Extend<(K, V)> for SharedMap<K, V> {
     fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, elements: T) {
         for (key, value) in elements {
