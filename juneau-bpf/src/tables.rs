@@ -324,7 +324,7 @@ impl TablesMut for KernelTables {
             macs: dump(&self.macs, Table::Macs)?,
             backends: occupied(&self.backends).map_err(|error| io_error(error, Table::Backends))?.into_iter().collect(),
             slots: occupied(&self.slots).map_err(|error| io_error(error, Table::Slots))?.into_iter().collect(),
-            frontends: dump(&self.frontends, Table::Frontends)?,
+            frontends: dump(&self.frontends, Table::Frontends)?.into_iter().collect(),
             segments: dump(&self.segments, Table::Segments)?,
             routes: dump(&self.routes, Table::Routes)?,
             vteps: dump(&self.vteps, Table::Vteps)?,

@@ -269,7 +269,8 @@ fn every_table_that_is_too_small_is_named_and_not_cut() {
     let model = model(3, 2, 3, 3);
     let mut node = node();
     let whole = compile(&model, &node, &attach(&model)).0;
-    for table in Table::ALL {
+    let services = [Table::Backends, Table::Slots, Table::Frontends];
+    for table in Table::ALL.into_iter().filter(|table| !services.contains(table)) {
         let needed = whole.len(table);
         node.capacities = Capacities::UNLIMITED.with(table, needed);
         assert_eq!(texts(&compile(&model, &node, &attach(&model)).1), [""; 0], "{table} just fits");
