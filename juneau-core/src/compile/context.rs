@@ -1,5 +1,6 @@
 //! What is known about the node that tables are for.
 
+use super::ServiceTables;
 use crate::id::{VpcId, VpcIndex};
 use crate::layout::ENCAP_OVERHEAD;
 use crate::tables::Capacities;
@@ -21,6 +22,8 @@ pub struct NodeContext {
     pub paths: BTreeMap<Ipv4Addr, UnderlayPath>,
     /// Numbers that VPCs have had on this node. A VPC keeps its number, and a number that was another's is taken last.
     pub vpc_indices: BTreeMap<VpcId, VpcIndex>,
+    /// What the tables of Services hold: numbers and slots are kept, and what is in use is not given to others.
+    pub services: ServiceTables,
     /// Limits of each VPC.
     pub limits: Limits,
     /// How much fits into each table.
@@ -68,6 +71,7 @@ impl NodeContext {
             pod_mtu: underlay_mtu.saturating_sub(overhead),
             paths: BTreeMap::new(),
             vpc_indices: BTreeMap::new(),
+            services: ServiceTables::default(),
             limits: Limits::default(),
             capacities: Capacities::default(),
             addresses: BTreeSet::new(),

@@ -9,9 +9,11 @@ mod context;
 mod endpoints;
 mod nodes;
 mod routes;
+mod services;
 mod vpcs;
 
 pub use context::{Limits, NodeContext, UnderlayPath};
+pub use services::ServiceTables;
 pub use vpcs::vpc_indices;
 
 use crate::id::{Vni, VpcId};
@@ -32,6 +34,7 @@ struct Compilation<'a> {
     model: &'a Model,
     node: &'a NodeContext,
     attachments: &'a Attachments,
+    memory: &'a mut services::Memory,
     tables: Tables,
     problems: Vec<Problem>,
     /// Addresses of nodes besides those of their node ports, which every route table of the VPC leads to, and the VNI
@@ -45,19 +48,41 @@ struct Compilation<'a> {
 /// what is there and leaves out what does not fit.
 #[must_use]
 pub fn compile(model: &Model, node: &NodeContext, attachments: &Attachments) -> (Tables, Vec<Problem>) {
-    let mut compilation = Compilation {
-        model,
-        node,
-        attachments,
-        tables: Tables::default(),
-        problems: Vec::new(),
-        behind_nodes: BTreeMap::new(),
-    };
-    compilation.run();
-    let Compilation { tables, mut problems, .. } = compilation;
-    problems.sort();
-    problems.dedup();
-    (tables, problems)
+    Compiler::new().compile(model, node, attachments)
+}
+
+/// Compiles again and again, and remembers the last time: it yields what [`compile`] yields, but of many Services only
+/// those cost time that changed, as long as [`NodeContext::services`] is what it yielded.
+#[derive(Debug, Default)]
+pub struct Compiler {
+    services: services::Memory,
+}
+
+impl Compiler {
+    /// Without a memory.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// As [`compile`].
+    #[must_use]
+    pub fn compile(&mut self, model: &Model, node: &NodeContext, attachments: &Attachments) -> (Tables, Vec<Problem>) {
+        let mut compilation = Compilation {
+            model,
+            node,
+            attachments,
+            memory: &mut self.services,
+            tables: Tables::default(),
+            problems: Vec::new(),
+            behind_nodes: BTreeMap::new(),
+        };
+        compilation.run();
+        let Compilation { tables, mut problems, .. } = compilation;
+        problems.sort();
+        problems.dedup();
+        (tables, problems)
+    }
 }
 
 impl Compilation<'_> {
@@ -67,6 +92,7 @@ impl Compilation<'_> {
         self.vteps();
         let segments = self.endpoints(&vpcs);
         self.routes(&segments);
+        self.services(&vpcs);
         self.policies();
         self.check_capacities();
     }
