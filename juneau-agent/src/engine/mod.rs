@@ -34,6 +34,7 @@ use crate::server::Call;
 use juneau_api::normalise::Normaliser;
 use juneau_bpf::failpoint::Failpoints;
 use juneau_bpf::{Dataplane, NodeConfig, Sweeper};
+use juneau_core::compile::Compiler;
 use juneau_core::tables::Tables;
 use node::Ways;
 use node_port::NodePort;
@@ -89,6 +90,7 @@ pub(crate) struct Engine {
     node_port: NodePort,
     pods: Pods,
     objects: Normaliser,
+    compiler: Compiler,
     /// What the tables hold, as far as we wrote or read it.
     mirror: Tables,
     /// What they held at the start and must keep until every object was read once.
@@ -145,6 +147,7 @@ impl Engine {
             node_port: NodePort::default(),
             pods: Pods::default(),
             objects: Normaliser::new(options.node.as_str()).requiring_binding(options.require_namespace_binding),
+            compiler: Compiler::new(),
             mirror: Tables::default(),
             adopted: None,
             read: false,

@@ -5,11 +5,12 @@ use super::problems::Finder;
 use super::{Engine, Instant, apply};
 use crate::pod::Nic;
 use crate::protocol::Attachment;
-use juneau_core::compile::{NodeContext, compile};
+use juneau_bpf::Dataplane;
+use juneau_core::compile::NodeContext;
 use juneau_core::id::{VpcId, VpcIndex};
 use juneau_core::layout::{EndpointKey, MacKey};
 use juneau_core::model::Attachments;
-use juneau_core::tables::{Diff, Tables, TablesMut};
+use juneau_core::tables::{Diff, Table, Tables, TablesMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -158,10 +159,17 @@ impl Engine {
         let mut node = NodeContext::new(&self.options.node, underlay.address, mtu);
         node.paths = self.ways.paths(underlay);
         node.vpc_indices = vpc_indices(&self.mirror);
+        node.services = (&self.mirror).into();
+        // Numbers of Services are places in these.
+        if let Some(Ok(tables)) = self.dataplane.as_ref().map(Dataplane::tables) {
+            for table in [Table::Slots, Table::Backends] {
+                node.capacities = node.capacities.with(table, tables.capacity(table));
+            }
+        }
         node.addresses.clone_from(&self.node_port.addresses);
         let mut attachments = self.attachments();
         self.node_port.add_to(&mut attachments);
-        let (wanted, problems) = compile(self.objects.model(), &node, &attachments);
+        let (wanted, problems) = self.compiler.compile(self.objects.model(), &node, &attachments);
         self.problems.set(Finder::Compile, problems);
         self.write(&wanted, seen);
     }
