@@ -338,7 +338,7 @@ fn a_thousand_tenants_with_the_same_addresses_on_one_node() {
         let lengths: Vec<usize> = Table::ALL.iter().map(|table| host.tables.len(*table)).collect();
         let endpoints = VPCS as usize * usize::from(ENDPOINTS);
         let routes = VPCS as usize * usize::from(ROUTES);
-        assert_eq!(lengths, [VPCS as usize, 2, 0, VPCS as usize, endpoints, endpoints, routes, endpoints]);
+        assert_eq!(lengths, [VPCS as usize, 2, 0, VPCS as usize, endpoints, endpoints, 0, 0, 0, routes, endpoints]);
         assert_eq!(host.dataplane.tables().unwrap().snapshot().unwrap(), host.tables);
         assert!(host.tables.interfaces.keys().any(|ifindex| *ifindex >= INTERFACES));
 
@@ -388,7 +388,7 @@ fn a_thousand_tenants_with_the_same_addresses_on_one_node() {
         let index = host.index(*gone);
         host.model.endpoints.retain(|(vpc, _), _| vpc.get() != gone.id());
         (0..ENDPOINTS).for_each(|endpoint| drop(host.attachments.remove(&gone.name(endpoint))));
-        assert_eq!(host.program(), [1, 0, 0, 1, 10, 10, 20, 10]);
+        assert_eq!(host.program(), [1, 0, 0, 1, 10, 10, 0, 0, 0, 20, 10]);
         let frame = gone.flow(0).0;
         let orphan = load.run(Hook::Pod, &TestPacket::new(ifindex(&device(*gone, 0)), &frame)).unwrap();
         assert_eq!(orphan.verdict.decode().unwrap().reason, Reason::NoInterface);
