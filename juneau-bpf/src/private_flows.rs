@@ -1,7 +1,7 @@
 //! A flow table in maps of its own, which no program uses.
 
-use juneau_core::flow::{Committed, Expired, FlowRead, FlowTable, Opening, Touch, is_idle};
-use juneau_core::layout::{FLOW_EMBRYONIC, FLOW_REPLY, FLOW_SINGLE, Flow, FlowKey, Seeds, VpcState};
+use juneau_core::flow::{Committed, Expired, FlowRead, FlowTable, Opening, Replaced, Touch, is_idle};
+use juneau_core::layout::{FLOW_EMBRYONIC, FLOW_NAT, FLOW_REPLY, FLOW_SINGLE, Flow, FlowKey, Seeds, VpcState};
 use juneau_core::time::Now;
 use std::sync::Arc;
 
@@ -136,7 +136,11 @@ impl FlowTable for PrivateFlowTable {
             Some((reverse, _)) => self.get(reverse)?,
             None => None,
         };
-        let reverse = opening.reverse.filter(|_| held.is_none_or(|held| held.peer == key));
+        let other = held.filter(|held| held.peer != key);
+        if other.is_some_and(|other| other.has(FLOW_NAT) || forward.has(FLOW_NAT)) {
+            return Ok(Committed::Taken);
+        }
+        let reverse = opening.reverse.filter(|_| other.is_none());
         if reverse.is_none() {
             forward.flags = (forward.flags | FLOW_SINGLE) & !FLOW_EMBRYONIC;
             forward.peer = key;
@@ -154,6 +158,11 @@ impl FlowTable for PrivateFlowTable {
             }
             return Ok(Committed::Full);
         }
+        if let Some(old) = old.filter(|old| old.peer != forward.peer)
+            && self.get(&old.peer)?.is_some_and(|held| held.peer == key && held.has(FLOW_REPLY))
+        {
+            self.entries.remove(&old.peer)?;
+        }
         let embryonic = i64::from(forward.has(FLOW_EMBRYONIC));
         self.count(opening.vpc_index, i64::from(old.is_none()), embryonic - was_embryonic)?;
         Ok(if reverse.is_some() { Committed::Both } else { Committed::Single })
@@ -163,21 +172,26 @@ impl FlowTable for PrivateFlowTable {
         self.put(key, flow)
     }
 
-    fn replace_pair(&mut self, key: &FlowKey, flow: &mut Flow, reverse: &(FlowKey, Flow)) -> Result<bool> {
-        let (reverse_key, reverse) = reverse;
-        let free = self.get(reverse_key)?.is_none_or(|held| held.peer == *key);
-        if !free || !self.put(reverse_key, reverse)? {
-            return self.put(key, flow);
+    fn replace_pair(&mut self, key: &FlowKey, flow: &mut Flow, reverse: &Flow, old: &FlowKey) -> Result<Replaced> {
+        let reverse_key = flow.peer;
+        let other = self.get(&reverse_key)?.filter(|held| held.peer != *key);
+        let (taken, translated) = (other.is_some(), flow.has(FLOW_NAT) || other.is_some_and(|held| held.has(FLOW_NAT)));
+        if taken && translated {
+            return Ok(Replaced::Taken);
         }
-        if !self.put(key, &Flow { peer: *reverse_key, ..*flow })? {
-            self.entries.remove(reverse_key)?;
-            return Ok(false);
+        if taken || !self.put(&reverse_key, reverse)? {
+            flow.peer = *old;
+            let kept = !translated && self.put(key, flow)?;
+            return Ok(if kept { Replaced::Yes } else { Replaced::Full });
         }
-        let old = std::mem::replace(&mut flow.peer, *reverse_key);
-        if self.get(&old)?.is_some_and(|held| held.peer == *key) {
-            self.entries.remove(&old)?;
+        if !self.put(key, flow)? {
+            self.entries.remove(&reverse_key)?;
+            return Ok(Replaced::Full);
         }
-        Ok(true)
+        if self.get(old)?.is_some_and(|held| held.peer == *key) {
+            self.entries.remove(old)?;
+        }
+        Ok(Replaced::Yes)
     }
 
     fn touch(&mut self, key: &FlowKey, touch: Touch) -> Result<()> {

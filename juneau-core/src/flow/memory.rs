@@ -1,7 +1,7 @@
 //! Flow state in memory.
 
-use super::{Committed, Expired, FlowRead, FlowTable, Opening, Touch, is_idle};
-use crate::layout::{FLOW_EMBRYONIC, FLOW_REPLY, FLOW_SINGLE, Flow, FlowKey, Seeds, VpcState};
+use super::{Committed, Expired, FlowRead, FlowTable, Opening, Replaced, Touch, is_idle};
+use crate::layout::{FLOW_EMBRYONIC, FLOW_NAT, FLOW_REPLY, FLOW_SINGLE, Flow, FlowKey, Seeds, VpcState};
 use crate::time::Now;
 use core::convert::Infallible;
 use std::collections::{BTreeMap, HashMap};
@@ -143,7 +143,11 @@ impl FlowTable for MemFlowTable {
         }
 
         let held = opening.reverse.and_then(|(reverse, _)| self.get(&reverse).copied());
-        let reverse = opening.reverse.filter(|_| held.is_none_or(|held| held.peer == key));
+        let other = held.filter(|held| held.peer != key);
+        if other.is_some_and(|other| other.has(FLOW_NAT) || forward.has(FLOW_NAT)) {
+            return Ok(Committed::Taken);
+        }
+        let reverse = opening.reverse.filter(|_| other.is_none());
         if reverse.is_none() {
             forward.flags = (forward.flags | FLOW_SINGLE) & !FLOW_EMBRYONIC;
             forward.peer = key;
@@ -161,6 +165,12 @@ impl FlowTable for MemFlowTable {
             }
             return Ok(Committed::Full);
         }
+        // A connection that takes the ports of one that ended may be another translation.
+        if let Some(old) = old.filter(|old| old.peer != forward.peer)
+            && self.get(&old.peer).is_some_and(|held| held.peer == key && held.has(FLOW_REPLY))
+        {
+            self.remove(&old.peer);
+        }
         let embryonic = i64::from(forward.has(FLOW_EMBRYONIC));
         self.count(opening.vpc_index, i64::from(old.is_none()), embryonic - was_embryonic);
         Ok(if reverse.is_some() { Committed::Both } else { Committed::Single })
@@ -170,21 +180,33 @@ impl FlowTable for MemFlowTable {
         Ok(self.put(key, flow))
     }
 
-    fn replace_pair(&mut self, key: &FlowKey, flow: &mut Flow, reverse: &(FlowKey, Flow)) -> Result<bool, Infallible> {
-        let (reverse_key, reverse) = reverse;
-        let moved = self.get(reverse_key).is_none_or(|held| held.peer == *key) && self.put(reverse_key, reverse);
+    fn replace_pair(
+        &mut self,
+        key: &FlowKey,
+        flow: &mut Flow,
+        reverse: &Flow,
+        old: &FlowKey,
+    ) -> Result<Replaced, Infallible> {
+        let other = self.get(&flow.peer).filter(|held| held.peer != *key);
+        let (taken, translated) = (other.is_some(), flow.has(FLOW_NAT) || other.is_some_and(|held| held.has(FLOW_NAT)));
+        if taken && translated {
+            return Ok(Replaced::Taken);
+        }
+        let reverse_key = flow.peer;
+        let moved = !taken && self.put(&reverse_key, reverse);
         if !moved {
-            return Ok(self.put(key, flow));
+            flow.peer = *old;
+            let kept = !translated && self.put(key, flow);
+            return Ok(if kept { Replaced::Yes } else { Replaced::Full });
         }
-        if !self.put(key, &Flow { peer: *reverse_key, ..*flow }) {
-            self.remove(reverse_key);
-            return Ok(false);
+        if !self.put(key, flow) {
+            self.remove(&reverse_key);
+            return Ok(Replaced::Full);
         }
-        let old = core::mem::replace(&mut flow.peer, *reverse_key);
-        if self.get(&old).is_some_and(|held| held.peer == *key) {
-            self.remove(&old);
+        if self.get(old).is_some_and(|held| held.peer == *key) {
+            self.remove(old);
         }
-        Ok(true)
+        Ok(Replaced::Yes)
     }
 
     fn touch(&mut self, key: &FlowKey, touch: Touch) -> Result<(), Infallible> {

@@ -12,7 +12,11 @@ pub use idle::{Activity, activity, idle_limit, is_idle};
 pub use memory::MemFlowTable;
 pub use read_only::ReadOnly;
 
-use crate::layout::{Flow, FlowKey, Seeds, VpcState};
+use crate::layout::{
+    Be16, Be32, FLOW_NAT, Flow, FlowKey, REWRITE_DESTINATION, REWRITE_DESTINATION_PORT, REWRITE_SOURCE,
+    REWRITE_SOURCE_PORT, Seeds, VpcState,
+};
+use crate::packet::difference;
 use crate::time::Now;
 
 /// FIN of the TCP flags (RFC 9293, 3.1).
@@ -107,13 +111,19 @@ pub trait FlowTable: FlowRead {
     /// When the table cannot be written.
     fn replace(&mut self, key: &FlowKey, flow: &Flow) -> Result<bool, Self::Error>;
 
-    /// The same of an entry whose answers may arrive under another key now: `reverse` is inserted there first, becomes
-    /// the entry's peer (and `flow`'s), and the old peer goes. When another flow holds that key, or there is no room, the old peer
-    /// stays.
+    /// The same of an entry whose answers arrive under another key now, `flow.peer`: `reverse` is inserted there first,
+    /// and the `old` peer goes. Of a flow that is not translated the old peer stays, in `flow` too, when another one
+    /// holds that key or there is no room.
     ///
     /// # Errors
     /// When the table cannot be written.
-    fn replace_pair(&mut self, key: &FlowKey, flow: &mut Flow, reverse: &(FlowKey, Flow)) -> Result<bool, Self::Error>;
+    fn replace_pair(
+        &mut self,
+        key: &FlowKey,
+        flow: &mut Flow,
+        reverse: &Flow,
+        old: &FlowKey,
+    ) -> Result<Replaced, Self::Error>;
 
     /// Changes in place what may change in place. An entry that is gone is left alone.
     ///
@@ -167,10 +177,24 @@ pub enum Committed {
     Single,
     /// Somebody else opened the same connection; his entries stand.
     Held,
+    /// Another connection has the answers' key, and one of the two is translated: another port will do. Nothing changed.
+    Taken,
     /// The VPC has as many connections as it may have.
     QuotaFlows,
     /// The VPC has as many unanswered connections as it may have.
     QuotaEmbryonic,
+    /// No room.
+    Full,
+}
+
+/// What became of an entry that was decided again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Replaced {
+    /// It stands.
+    Yes,
+    /// Another connection has the answers' key, and one of the two is translated: another port will do. Nothing changed.
+    Taken,
     /// No room.
     Full,
 }
@@ -209,6 +233,38 @@ impl Flow {
     #[must_use]
     pub fn is_of(&self, seeds: Seeds, key: &FlowKey) -> bool {
         self.tag == self.tag_last && (self.tag >> 32) as u32 == seeds.tag_hash(key)
+    }
+
+    /// The flow as one that arrives with `key` and leaves as its peer turned round: what a translation changes, if it is
+    /// one.
+    #[must_use]
+    pub fn translated(self, key: &FlowKey) -> Self {
+        let out = self.peer.reversed();
+        let source = (out.source != key.source, REWRITE_SOURCE);
+        let destination = (out.destination != key.destination, REWRITE_DESTINATION);
+        let source_port = (out.source_port != key.source_port, REWRITE_SOURCE_PORT);
+        let destination_port = (out.destination_port != key.destination_port, REWRITE_DESTINATION_PORT);
+        let bits =
+            |changes: [(bool, u8); 2]| changes.iter().filter(|(set, _)| *set).fold(0, |bits, (_, bit)| bits | bit);
+        let (addresses, ports) = (bits([source, destination]), bits([source_port, destination_port]));
+        let rewrite = addresses | ports;
+        let words = |source: Be32, destination: Be32| {
+            let [a, b, c, d] = source.to_bytes();
+            let [e, f, g, h] = destination.to_bytes();
+            [[a, b], [c, d], [e, f], [g, h]].map(u16::from_ne_bytes)
+        };
+        let pair =
+            |source: Be16, destination: Be16| [source, destination].map(|port| u16::from_ne_bytes(port.to_bytes()));
+        let of_addresses = difference(&words(key.source, key.destination), &words(out.source, out.destination));
+        let of_ports =
+            difference(&pair(key.source_port, key.destination_port), &pair(out.source_port, out.destination_port));
+        Self {
+            rewrite,
+            address_difference: if addresses == 0 { 0 } else { of_addresses },
+            port_difference: if ports == 0 { 0 } else { of_ports },
+            flags: self.flags & !FLOW_NAT | if rewrite == 0 { 0 } else { FLOW_NAT },
+            ..self
+        }
     }
 
     /// Whether all of these bits are set.

@@ -1,7 +1,7 @@
 //! Flow state that stays as it is: what a packet would do, without doing it.
 
-use super::{Committed, Expired, FlowRead, FlowTable, Opening, Touch};
-use crate::layout::{FLOW_EMBRYONIC, Flow, FlowKey, VpcState};
+use super::{Committed, Expired, FlowRead, FlowTable, Opening, Replaced, Touch};
+use crate::layout::{FLOW_EMBRYONIC, FLOW_NAT, Flow, FlowKey, VpcState};
 use crate::time::Now;
 
 /// A flow table whose writes lead nowhere. Limits, conflicts and room are looked at as they are.
@@ -59,6 +59,7 @@ impl<F: FlowRead> FlowTable for ReadOnly<F> {
                     outcome = Committed::Both;
                 }
                 Some(held) if held.peer == key => outcome = Committed::Both,
+                Some(held) if held.has(FLOW_NAT) || forward.has(FLOW_NAT) => return Ok(Committed::Taken),
                 Some(_) => {}
             }
         }
@@ -70,8 +71,21 @@ impl<F: FlowRead> FlowTable for ReadOnly<F> {
         Ok(true)
     }
 
-    fn replace_pair(&mut self, _key: &FlowKey, _flow: &mut Flow, _reverse: &(FlowKey, Flow)) -> Result<bool, F::Error> {
-        Ok(true)
+    fn replace_pair(
+        &mut self,
+        key: &FlowKey,
+        flow: &mut Flow,
+        _reverse: &Flow,
+        old: &FlowKey,
+    ) -> Result<Replaced, F::Error> {
+        let other = self.0.lookup(&flow.peer)?.filter(|held| held.peer != *key);
+        if other.is_some_and(|held| flow.has(FLOW_NAT) || held.has(FLOW_NAT)) {
+            return Ok(Replaced::Taken);
+        }
+        if other.is_some() {
+            flow.peer = *old;
+        }
+        Ok(Replaced::Yes)
     }
 
     fn touch(&mut self, _key: &FlowKey, _touch: Touch) -> Result<(), F::Error> {

@@ -51,6 +51,27 @@ pub(super) const fn updated(checksum: u16, before: u16, after: u16) -> u16 {
     !(sum as u16)
 }
 
+/// What a sum changes by when words change, as they lie in memory: a one's complement sum of 16 bits.
+#[must_use]
+pub(crate) fn difference(before: &[u16], after: &[u16]) -> u16 {
+    let gone: u32 = before.iter().map(|word| u32::from(!word)).sum();
+    let mut sum = gone + after.iter().map(|word| u32::from(*word)).sum::<u32>();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// The checksum, as it lies in memory, after a [`difference`] (`csum_replace_by_diff()` of the kernel).
+#[must_use]
+pub(crate) const fn adjusted(checksum: u16, difference: u16) -> u16 {
+    let (sum, carry) = (difference as u32).overflowing_add(!(checksum as u32));
+    let mut sum = sum.wrapping_add(carry as u32);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    !(sum as u16)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +81,19 @@ mod tests {
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
         assert_eq!(checksum(&bytes), !0xddf2);
         assert_eq!(checksum(&[0x01]), !0x0100);
+    }
+
+    #[test]
+    fn a_difference_equals_a_new_sum() {
+        let words = |seed: u16| [0x4500u16, 0x1234, seed, seed.wrapping_mul(40_503), 0x4011].map(u16::to_be);
+        let sum = |words: &[u16]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            u16::from_ne_bytes(checksum(&bytes).to_be_bytes())
+        };
+        for (before, after) in (0..2000).map(|n: u16| (n.wrapping_mul(257), n.wrapping_mul(7919))) {
+            let (old, new) = (words(before), words(after));
+            assert_eq!(adjusted(sum(&old), difference(&old, &new)), sum(&new), "{before} {after}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod checksum;
 mod header;
 
 pub use checksum::{Checksum, checksum};
+pub(crate) use checksum::{adjusted, difference};
 pub use header::{Arp, Ethernet, Icmp, Ipv4, Tcp, Udp, Vxlan};
 
 use crate::layout::Be32;
@@ -28,6 +29,8 @@ pub const IP_ICMP: u8 = 1;
 pub const IP_TCP: u8 = 6;
 /// IP protocol of UDP.
 pub const IP_UDP: u8 = 17;
+/// SCTP (RFC 9260).
+pub const IP_SCTP: u8 = 132;
 
 /// ICMP echo reply.
 pub const ICMP_ECHO_REPLY: u8 = 0;

@@ -1,10 +1,11 @@
 //! Emit: the only place that changes packets that are delivered.
 
 use super::context::{Parsed, Run};
+use super::translate::rewrite;
 use super::{NodeState, Outcome, TableRead};
 use crate::flow::FlowTable;
 use crate::layout::{
-    Be16, DEVICE_LENGTH, DEVICE_MTU, EGRESS_NODE, EGRESS_PEER, ENCAP_OVERHEAD, FROM_OVERLAY, FROM_POD, Flow,
+    Be16, DEVICE_LENGTH, DEVICE_MTU, EGRESS_NODE, EGRESS_PEER, ENCAP_OVERHEAD, FLOW_NAT, FROM_OVERLAY, FROM_POD, Flow,
     STAGE_EMIT, native,
 };
 use crate::packet::{ETHERTYPE_IPV4, Ethernet, IP_UDP, Ipv4, Udp, Vxlan, view_mut};
@@ -38,6 +39,9 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             {
                 ip.decrease_ttl(flow.ttl_decrement);
             }
+        }
+        if flow.has(FLOW_NAT) {
+            rewrite(&mut frame, parsed, flow);
         }
         if let Some(action) = into(flow) {
             return self.delivered(action, flow, FROM_POD, frame, parsed.frame);
@@ -81,7 +85,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
     }
 
     /// A packet from another node, into the Pod or this node. MAC addresses stay as sent.
-    pub(super) fn emit_overlay(&mut self, inner: &[u8], flow: &Flow, mark: bool) -> Outcome {
+    pub(super) fn emit_overlay(&mut self, inner: &[u8], parsed: &Parsed, flow: &Flow, mark: bool) -> Outcome {
         self.emit_step(flow, self.packet.hook.number());
         let mut frame = inner.to_vec();
         if mark
@@ -91,6 +95,9 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             && ip.ecn() != Ipv4::CE
         {
             ip.mark_congestion();
+        }
+        if flow.has(FLOW_NAT) {
+            rewrite(&mut frame, parsed, flow);
         }
         self.delivered(into(flow).unwrap_or(Action::Peer), flow, FROM_OVERLAY, frame, inner.len())
     }

@@ -9,7 +9,7 @@ use crate::layout::{
     Be16, EGRESS_ENCAP, EGRESS_PEER, EP_ROUTER, Flow, FlowKey, Interface, SCOPE_MASK, SCOPE_OVERLAY, SCOPE_TRANSIT,
     proto,
 };
-use crate::packet::{ICMP_ECHO, ICMP_ECHO_REPLY, IP_ICMP, IP_TCP, IP_UDP, Icmp, Ipv4, Udp, view};
+use crate::packet::{ICMP_ECHO, ICMP_ECHO_REPLY, IP_ICMP, IP_SCTP, IP_TCP, IP_UDP, Icmp, Ipv4, Udp, view};
 use crate::verdict::Reason;
 
 impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
@@ -96,7 +96,7 @@ fn quote(frame: &[u8], parsed: &Parsed) -> Result<FlowKey, Stop> {
         return Err(bad());
     }
     let (source_port, destination_port) = match ip.protocol {
-        IP_TCP | IP_UDP => (l4.source_port, l4.destination_port),
+        IP_TCP | IP_UDP | IP_SCTP => (l4.source_port, l4.destination_port),
         IP_ICMP => {
             let (icmp, _) = view::<Icmp>(rest).ok_or_else(bad)?;
             if !matches!(icmp.kind, ICMP_ECHO | ICMP_ECHO_REPLY) {

@@ -1,6 +1,6 @@
 //! The reference data path: what happens to a packet, by the rules of `docs/datapath.md`.
 //!
-//! `parse → flow → (miss) policy → route → deliver → commit → emit`, one file a stage. The path is generic over the
+//! `parse → flow → (miss) service → route → deliver → policy → commit → emit`, one file a stage. The path is generic over the
 //! tables ([`TableRead`]), the flow state ([`FlowTable`]) and what else a node remembers ([`NodeState`]); it runs over
 //! memory ([`Pipeline`]), over an embedder's own, and, read only, over a live node's maps.
 //!
@@ -23,7 +23,9 @@ mod pod;
 mod policy;
 mod reject;
 mod route;
+mod service;
 mod state;
+mod translate;
 mod underlay;
 
 pub use owned::{Counters, Limits, Pipeline};
@@ -31,14 +33,14 @@ pub use state::{DryState, Generations, Learned, MemState};
 
 use crate::flow::FlowTable;
 use crate::layout::{Be16, Be32, Seeds, Step, be32};
-use crate::tables::{Endpoints, Fib, Policies};
+use crate::tables::{Endpoints, Fib, Policies, Services};
 use crate::time::Now;
 use crate::verdict::{Hook, Reason, Verdict};
 use core::net::Ipv4Addr;
 
 /// Every table that a packet's way is read from.
-pub trait TableRead: Fib + Endpoints + Policies {}
-impl<T: Fib + Endpoints + Policies> TableRead for T {}
+pub trait TableRead: Fib + Endpoints + Policies + Services {}
+impl<T: Fib + Endpoints + Policies + Services> TableRead for T {}
 
 /// What a node remembers besides flows.
 pub trait NodeState: Generations + Learned {}

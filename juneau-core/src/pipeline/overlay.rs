@@ -81,7 +81,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
                 return Err(Stop::Drop(Reason::VtepUnknown));
             }
             let flow = self.overlay_icmp_error(&arrival, frame, &parsed, mac)?;
-            return Ok(self.emit_overlay(frame, &flow, mark));
+            return Ok(self.emit_overlay(frame, &parsed, &flow, mark));
         }
         let fits = |flow: &Flow| {
             matches!(flow.kind, EGRESS_PEER | EGRESS_NODE) && flow.vtep == arrival.source && flow.dmac == mac
@@ -95,7 +95,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             self.overlay_decide(&arrival, &parsed, mac, &found)?
         };
         self.remember_fragment(&parsed)?;
-        Ok(self.emit_overlay(frame, &flow, mark))
+        Ok(self.emit_overlay(frame, &parsed, &flow, mark))
     }
 
     /// Rules 1 to 3.
@@ -231,13 +231,14 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         basis.put(&mut flow);
         let trail = [flow.ifindex, native(flow.vtep), flow.vni, u32::from(flow.mtu)];
         self.step(STAGE_DELIVER, u32::from(flow.kind), trail);
-        if let Some(record) = record {
-            // Answers to what comes from the overlay arrive in the VPC, wherever its sender moves.
-            self.commit_again(parsed, record, &mut flow, None)?;
-            return Ok(flow);
+        // Answers to what comes from the overlay arrive in the VPC, wherever its sender moves.
+        if record.is_some() || receiver.through {
+            flow.backend = record.map_or(0, |record| record.backend);
+            self.commit_one(parsed, found, &mut flow)?;
+        } else {
+            let reverse = self.overlay_reverse(&receiver, parsed, &basis)?;
+            self.commit_pair(parsed, found, &mut flow, reverse)?;
         }
-        let reverse = if receiver.through { None } else { Some(self.overlay_reverse(&receiver, parsed, &basis)?) };
-        self.commit_new(parsed, &mut flow, reverse, matches!(found, Found::Reused))?;
         Ok(flow)
     }
 

@@ -5,7 +5,7 @@ use crate::flow::{TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
 use crate::layout::{Be16, FlowKey, proto};
 use crate::packet::{
     Ethernet, ICMP_ECHO, ICMP_ECHO_REPLY, ICMP_PARAMETER_PROBLEM, ICMP_TIME_EXCEEDED, ICMP_UNREACHABLE, IP_ICMP,
-    IP_TCP, IP_UDP, Icmp, Ipv4, Tcp, Udp, view,
+    IP_SCTP, IP_TCP, IP_UDP, Icmp, Ipv4, Tcp, Udp, view,
 };
 use crate::verdict::Reason;
 
@@ -58,6 +58,9 @@ pub(super) fn layer4<'a>(frame: &'a [u8], parsed: &Parsed) -> &'a [u8] {
     frame.get(start..end).unwrap_or_default()
 }
 
+/// Bytes of SCTP's common header (RFC 9260, 3.1).
+const SCTP_LENGTH: usize = 12;
+
 /// Layer 4 of a packet that is no later fragment: its ports, its TCP flags, its part in the size of a segment.
 pub(super) fn ports(frame: &[u8], parsed: &mut Parsed) -> Result<(), Stop> {
     let bytes = layer4(frame, parsed);
@@ -102,6 +105,14 @@ pub(super) fn ports(frame: &[u8], parsed: &mut Parsed) -> Result<(), Stop> {
                 }
                 _ => return Err(Stop::Drop(Reason::IcmpType)),
             }
+        }
+        IP_SCTP => {
+            // The common header; its ports lie where UDP's do.
+            if bytes.len() < SCTP_LENGTH {
+                return Err(malformed());
+            }
+            let (ports, _) = view::<Udp>(bytes).ok_or_else(malformed)?;
+            set_ports(parsed, ports.source_port, ports.destination_port);
         }
         other => set_ports(parsed, Be16::new(u16::from(other)), Be16::new(u16::from(other))),
     }

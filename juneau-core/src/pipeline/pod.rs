@@ -8,6 +8,7 @@ use super::parse;
 use super::policy::{Question, Side};
 use super::reject::Answer;
 use super::route::Target;
+use super::service::Binding;
 use super::{NodeState, Outcome, TableRead};
 use crate::flow::FlowTable;
 use crate::layout::{
@@ -128,25 +129,45 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         }
     }
 
-    /// Decide: route, deliver, policy, TTL, MTU, commit.
+    /// Decide: service, route, deliver, policy, TTL, MTU, commit.
     fn pod_decide(&mut self, interface: &Interface, parsed: &Parsed, found: &Found) -> Result<Flow, Refusal> {
         let record = match found {
             Found::Again(record) => Some(record),
             _ => None,
         };
-        let original = Original::of(parsed, record);
+        let mut original = Original::of(parsed, record);
         let mut basis = self.basis(interface.vpc, &original, interface.table)?;
         let sender = self.pod_sender(interface);
-        let target = self.route(&sender, parsed.key.destination)?;
-        let mut flow = self.deliver(&sender, &target, Some(&mut basis))?;
+        let asked = self.route_to(&sender, parsed.key.destination)?;
+        let binding = self.bind(interface, parsed, record, asked.as_ref(), &mut basis)?;
+        // What is translated is routed, even between neighbours: it was sent to the gateway.
+        let routed = (binding.source, binding.destination) != (parsed.key.source, parsed.key.destination);
+        let route = match routed {
+            true if binding.destination != parsed.key.destination => self.route_to(&sender, binding.destination)?,
+            _ => asked,
+        };
+        let target = self.target(&sender, binding.destination, route, routed)?;
+        if binding.backend != 0 && !original.reply {
+            original.port = binding.destination_port;
+            // What a router brings back would not be known as an answer.
+            if !target.connected {
+                return Err(Refusal::new(Reason::RouteUnreachable));
+            }
+        }
+        let way = Target { connected: target.connected && !routed, ..target };
+        let mut flow = self.deliver(&sender, &way, Some(&mut basis))?;
         flow.vpc_index = interface.vpc_index;
+        flow.backend = binding.backend;
         basis.put(&mut flow);
         if flow.kind == EGRESS_ENCAP {
             flow.outer_port = Be16::new(self.config.seeds.outer_port(&parsed.key));
         }
 
-        let question = self.pod_question(interface, parsed, &original)?;
-        self.policy(&question).map_err(|refusal| refusal.while_settled(basis.is_settled()))?;
+        // Nobody's policy stands between a Pod and itself.
+        if !(routed && self.is_own(interface, &target.endpoint)) {
+            let question = self.pod_question(interface, parsed, &original, binding.destination)?;
+            self.policy(&question).map_err(|refusal| refusal.while_settled(basis.is_settled()))?;
+        }
         if flow.ttl_decrement != 0 && parsed.ttl <= flow.ttl_decrement {
             return Err(Refusal::new(Reason::TtlExceeded));
         }
@@ -155,28 +176,36 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         }
 
         let one_way = parsed.transit || record.is_some_and(|record| record.flags & (FLOW_REPLY | FLOW_SINGLE) != 0);
-        let reverse = if one_way { None } else { Some(self.pod_reverse(interface, parsed, &target, &flow)?) };
-        match record {
-            Some(record) => self.commit_again(parsed, record, &mut flow, reverse)?,
-            None => self.commit_new(parsed, &mut flow, reverse, matches!(found, Found::Reused))?,
+        if one_way {
+            self.commit_one(parsed, found, &mut flow)?;
+        } else {
+            let reverse = self.pod_reverse(interface, &binding, &target, &flow)?;
+            let key = FlowKey { scope: FlowKey::scope(0, 0, parsed.key.protocol()) | reverse.0.scope, ..reverse.0 };
+            self.commit_pair(parsed, found, &mut flow, (key, reverse.1))?;
         }
         Ok(flow)
     }
 
     /// The two ends of what a Pod sends. Its own side is its interface's record, whatever the endpoints say.
-    fn pod_question(&self, interface: &Interface, parsed: &Parsed, original: &Original) -> PathResult<Question> {
+    fn pod_question(
+        &self,
+        interface: &Interface,
+        parsed: &Parsed,
+        original: &Original,
+        destination: Be32,
+    ) -> PathResult<Question> {
         let own = Side::of_interface(interface);
-        let other = self.side(interface.vpc, parsed.key.destination)?;
+        let other = self.side(interface.vpc, destination)?;
         let (sender, receiver) = if original.reply { (other, own) } else { (own, other) };
         let source = if parsed.transit { self.side(interface.vpc, parsed.key.source)? } else { sender };
         Ok(Question { sender, source, receiver, protocol: parsed.protocol, port: original.port })
     }
 
-    /// Where the answers to a new flow will arrive, and the way to the Pod.
+    /// Where the answers to a new flow will arrive, and the way to the Pod. The key lacks the protocol.
     fn pod_reverse(
         &self,
         interface: &Interface,
-        parsed: &Parsed,
+        binding: &Binding,
         target: &Target,
         flow: &Flow,
     ) -> PathResult<(FlowKey, Flow)> {
@@ -185,6 +214,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             epoch: flow.epoch,
             generation: flow.generation,
             value: flow.value,
+            backend: flow.backend,
             ..Flow::default()
         };
         let reverse = Flow {
@@ -195,12 +225,18 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             dmac: interface.mac,
             ..unresolved
         };
-        let answer = parsed.key.reversed();
-        if !self.is_local(interface.vpc, parsed.key.destination)? {
+        let answer = FlowKey {
+            scope: 0,
+            source: binding.destination,
+            destination: binding.source,
+            source_port: binding.destination_port,
+            destination_port: binding.source_port,
+        };
+        if !self.is_local(interface.vpc, binding.destination)? {
             let reverse = Flow { vtep: flow.vtep, ..reverse };
-            return Ok((answer.in_scope(interface.vni, SCOPE_OVERLAY), reverse));
+            return Ok((FlowKey { scope: FlowKey::scope(interface.vni, SCOPE_OVERLAY, 0), ..answer }, reverse));
         }
-        let key = answer.in_scope(interface.vpc, 0);
+        let key = FlowKey { scope: FlowKey::scope(interface.vpc, 0, 0), ..answer };
         if !target.connected {
             // Behind a router: the answer goes by its sender's own routes, which may lead through the router, too.
             return Ok((key, unresolved));

@@ -2,16 +2,21 @@
 
 use super::context::{Parsed, Part, Run, Stop, fault};
 use super::{NodeState, Outcome, TableRead, parse};
-use crate::flow::{FlowTable, TCP_RST, TCP_SYN};
+use crate::flow::{FlowTable, TCP_ACK, TCP_RST, TCP_SYN};
 use crate::layout::{Be16, Be32, Interface, QUOTE_L4_MAX};
 use crate::packet::{
-    Checksum, ETHERTYPE_IPV4, Ethernet, ICMP_TIME_EXCEEDED, ICMP_UNREACHABLE, IP_ICMP, IP_TCP, Icmp, Ipv4, Tcp, view,
+    Checksum, ETHERTYPE_IPV4, Ethernet, ICMP_TIME_EXCEEDED, ICMP_UNREACHABLE, IP_ICMP, IP_SCTP, IP_TCP, IP_UDP, Icmp,
+    Ipv4, Tcp, view,
 };
 use crate::verdict::Reason;
 use zerocopy::IntoBytes;
 
 /// CS6 (RFC 2474): what routers say about the network.
 const NETWORK_CONTROL: u8 = 0xc0;
+
+/// Codes of "destination unreachable" (RFC 792, RFC 1812).
+const PORT: u8 = 3;
+const ADMINISTRATIVELY_PROHIBITED: u8 = 13;
 
 /// What a Pod is told.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +41,16 @@ impl Answer {
                 let goes_on = parsed.protocol == IP_TCP && parsed.tcp_flags & (TCP_SYN | TCP_RST) == 0;
                 let whole = matches!(parsed.part, Part::Whole);
                 return if goes_on && whole && settled { Some(Self::Reset) } else { None };
+            }
+            Reason::ServicePort | Reason::ServiceEmpty | Reason::ServiceGone | Reason::NatPorts => {
+                let code = if matches!(reason, Reason::NatPorts) { ADMINISTRATIVELY_PROHIBITED } else { PORT };
+                return match parsed.protocol {
+                    // What answers a reset with a reset never ends.
+                    IP_TCP if parsed.tcp_flags & TCP_RST != 0 => None,
+                    IP_TCP if matches!(parsed.part, Part::Whole) => Some(Self::Reset),
+                    IP_UDP | IP_SCTP => Some(Self::Icmp { kind: ICMP_UNREACHABLE, code, mtu: 0 }),
+                    _ => None,
+                };
             }
             _ => return None,
         };
@@ -83,18 +98,24 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         Some(answer(interface, parsed, ip, &[icmp.as_bytes(), header, l4].concat()))
     }
 
-    /// In the receiver's name (RFC 9293, 3.5.2). Whatever is neither SYN nor RST has an ACK, and says by it where its
-    /// sender waits.
+    /// In the receiver's name (RFC 9293, 3.5.2): what has an ACK says by it where its sender waits; of what has none all is
+    /// acknowledged.
     fn reset(&self, interface: &Interface, parsed: &Parsed) -> Option<Vec<u8>> {
         let (segment, _) = view::<Tcp>(parse::layer4(self.packet.frame, parsed))?;
         let mut tcp = Tcp {
             source_port: parsed.key.destination_port,
             destination_port: parsed.key.source_port,
-            sequence: segment.acknowledgement,
             offset: 5 << 4,
-            flags: TCP_RST,
             ..Tcp::default()
         };
+        if parsed.tcp_flags & TCP_ACK != 0 {
+            tcp.sequence = segment.acknowledgement;
+            tcp.flags = TCP_RST;
+        } else {
+            // A SYN and what it carries: data beside a SYN is not looked at, as by a host that does not listen.
+            tcp.acknowledgement = Be32::new(segment.sequence.get().wrapping_add(1));
+            tcp.flags = TCP_RST | TCP_ACK;
+        }
         let source = parsed.key.destination;
         let ip = Ipv4 { fragment: Be16::new(Ipv4::DF), protocol: IP_TCP, source, ..Ipv4::default() };
         let pseudo = [Be16::new(u16::from(IP_TCP)), Be16::new(Tcp::LENGTH as u16)];

@@ -5,4 +5,5 @@
 pub mod conformance;
 pub mod packets;
 pub mod pcap;
+pub mod services;
 pub mod topology;

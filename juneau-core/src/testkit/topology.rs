@@ -5,12 +5,16 @@
 //! gone. Everything may talk inside its VPC.
 //!
 //! Tenant 0 is in the VPC that nodes are in: 10.0.1.5 and .6 are their node ports. Nodes have their VTEP besides, and one
-//! address each that no other node knows. Routes of tenant 0 lead to all these, and there is no other route.
+//! address each that no other node knows. Routes of tenant 0 lead to all these.
+//!
+//! .10 of both Subnets are two interfaces of one Pod. 10.96.0.0/16 is for Services, of which [`super::services`] tells;
+//! there is no other route.
 
+use super::services;
 use crate::layout::{
     Be32, EGRESS, EP_LOCAL, EP_NODE, EP_POLICY_READY, EP_ROUTER, Endpoint, EndpointKey, IDENTITY_ANY, INGRESS,
     Interface, KIND_NODE, KIND_POD, Mac, MacKey, POLICY_ALLOW, Policy, PolicyKey, ROUTE_CONNECTED, ROUTE_ENDPOINT,
-    ROUTE_TARGET_GONE, Route, RouteKey, Seeds, Segment, Vpc, Vtep, be32, endpoint_generation,
+    ROUTE_SERVICE, ROUTE_TARGET_GONE, Route, RouteKey, Seeds, Segment, Vpc, Vtep, be32, endpoint_generation,
 };
 use crate::pipeline::{Config, Limits, Pipeline};
 use crate::tables::{Diff, Tables};
@@ -129,6 +133,16 @@ impl Pod {
         if self.is_node() { 20 } else { 10 + self.tenant as u32 }
     }
 
+    /// The number of the Pod that the interface belongs to; 0 of a node.
+    #[must_use]
+    pub const fn pod(self) -> u32 {
+        match self.host {
+            _ if self.is_node() => 0,
+            host if host == HOSTS[0][0] => 1 + self.tenant as u32,
+            _ => self.ifindex(),
+        }
+    }
+
     const fn is_router(self) -> bool {
         self.subnet == 1 && self.host == ROUTER
     }
@@ -160,6 +174,7 @@ impl Pod {
             identity: self.identity(),
             policy: 1,
             generation: endpoint_generation(self.vpc(), be32(self.address())),
+            pod: self.pod(),
             ..Interface::default()
         }
     }
@@ -181,6 +196,7 @@ impl Pod {
             policy: 1,
             generation: endpoint_generation(self.vpc(), be32(self.address())),
             table: self.table(),
+            pod: self.pod(),
             ..Endpoint::default()
         }
     }
@@ -254,6 +270,9 @@ pub fn tables(node: usize) -> Tables {
             RouteKey::new(pod.table(), Ipv4Addr::new(10, 9, 0, 0), 16),
             Route { kind: ROUTE_ENDPOINT, next_hop: be32(Pod::router(pod.tenant).address()), ..Route::default() },
         );
+        tables
+            .routes
+            .insert(RouteKey::new(pod.table(), services::RANGE, 16), Route { kind: ROUTE_SERVICE, ..Route::default() });
         tables.routes.insert(
             RouteKey::new(pod.table(), Ipv4Addr::new(10, 8, 0, 0), 16),
             Route { kind: ROUTE_TARGET_GONE, ..Route::default() },
@@ -279,6 +298,7 @@ pub fn tables(node: usize) -> Tables {
             tables.policies.insert(key, Policy { action: POLICY_ALLOW, rule: 1 });
         }
     }
+    services::add(&mut tables, &services::all());
     tables
 }
 

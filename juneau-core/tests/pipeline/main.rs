@@ -15,3 +15,4 @@ mod policy;
 mod properties;
 mod resets;
 mod routers;
+mod services;

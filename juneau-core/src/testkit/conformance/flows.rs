@@ -1,8 +1,9 @@
 //! What every flow table must do.
 
-use crate::flow::{Committed, FlowTable, Opening, TCP_ACK, TCP_FIN, Touch};
+use crate::flow::{Committed, FlowTable, Opening, Replaced, TCP_ACK, TCP_FIN, Touch};
 use crate::layout::{
-    Be16, Be32, EGRESS_PEER, FLOW_EMBRYONIC, FLOW_REPLY, FLOW_SINGLE, Flow, FlowKey, PROTO_TCP, PROTO_UDP, VpcState,
+    Be16, Be32, EGRESS_PEER, FLOW_EMBRYONIC, FLOW_NAT, FLOW_REPLY, FLOW_SINGLE, Flow, FlowKey, PROTO_TCP, PROTO_UDP,
+    VpcState,
 };
 use crate::time::Now;
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ pub fn flow_table<F: FlowTable>(mut make: impl FnMut(usize) -> F) {
     reuse(&mut make(64));
     in_place(&mut make(64));
     answers_that_move(&mut make(4));
+    translations(&mut make(8));
     idle(&mut make(64));
     a_whole_sweep(&mut make(64));
     icmp_budget(&mut make(64));
@@ -185,11 +187,9 @@ fn in_place<F: FlowTable>(table: &mut F) {
 fn answers_that_move<F: FlowTable>(table: &mut F) {
     table.commit(&opening(1)).unwrap();
     let old = key(1).reversed();
-    let moved = |n: u16| {
-        (key(n), Flow { peer: key(1), flags: FLOW_REPLY | FLOW_EMBRYONIC, vpc_index: INDEX, ..Flow::default() })
-    };
-    let mut decided = Flow { ifindex: 9, ..get(table, &key(1)) };
-    assert!(table.replace_pair(&key(1), &mut decided, &moved(7)).unwrap());
+    let moved = |n: u16| Flow { peer: key(n), flags: FLOW_REPLY | FLOW_EMBRYONIC, vpc_index: INDEX, ..Flow::default() };
+    let mut decided = Flow { ifindex: 9, peer: key(7), ..get(table, &key(1)) };
+    assert_eq!(table.replace_pair(&key(1), &mut decided, &moved(1), &old).unwrap(), Replaced::Yes);
     assert_eq!(decided.peer, key(7));
     let after = get(table, &key(1));
     assert_eq!((after.ifindex, after.peer), (9, key(7)));
@@ -201,22 +201,60 @@ fn answers_that_move<F: FlowTable>(table: &mut F) {
 
     // Another flow holds the key, or there is no room: all stays as it is.
     table.commit(&opening(2)).unwrap();
-    for taken in [key(2).reversed(), key(8)] {
-        let mut decided = Flow { ifindex: 11, ..get(table, &key(1)) };
-        assert!(table.replace_pair(&key(1), &mut decided, &(taken, moved(1).1)).unwrap());
+    for peer in [key(2).reversed(), key(8)] {
+        let mut decided = Flow { ifindex: 11, peer, ..get(table, &key(1)) };
+        assert_eq!(table.replace_pair(&key(1), &mut decided, &moved(1), &key(7)).unwrap(), Replaced::Yes);
         assert_eq!((decided.peer, get(table, &key(1)).ifindex), (key(7), 11));
         assert_eq!(get(table, &key(7)).peer, key(1));
     }
     assert_eq!(get(table, &key(2).reversed()).peer, key(2));
     assert_eq!((counts(table), table.len().unwrap()), ((2, 1), 4));
 
+    // A translated one has nowhere to fall back to.
+    let before = get(table, &key(1));
+    for (peer, outcome) in [(key(2).reversed(), Replaced::Taken), (key(8), Replaced::Full)] {
+        let mut decided = Flow { ifindex: 12, peer, flags: before.flags | FLOW_NAT, ..before };
+        let mut reverse = moved(1);
+        reverse.flags |= FLOW_NAT;
+        assert_eq!(table.replace_pair(&key(1), &mut decided, &reverse, &key(7)).unwrap(), outcome);
+        assert_eq!(get(table, &key(1)), before);
+        assert_eq!(get(table, &key(2).reversed()).peer, key(2));
+    }
+
     // One that is left of our own is replaced, and an old one that has become another's stays.
-    assert!(table.replace(&key(2).reversed(), &moved(2).1).unwrap());
+    assert!(table.replace(&key(2).reversed(), &moved(1)).unwrap());
     assert!(table.replace(&key(7), &Flow { peer: key(2), ..Flow::default() }).unwrap());
-    let mut decided = get(table, &key(1));
-    assert!(table.replace_pair(&key(1), &mut decided, &(key(2).reversed(), moved(2).1)).unwrap());
+    let mut decided = Flow { peer: key(2).reversed(), ..get(table, &key(1)) };
+    assert_eq!(table.replace_pair(&key(1), &mut decided, &moved(1), &key(7)).unwrap(), Replaced::Yes);
     assert_eq!(decided.peer, key(2).reversed());
     assert_eq!(get(table, &key(7)).peer, key(2));
+}
+
+/// A table of eight. Two connections never share the key of the answers when one of them is translated.
+fn translations<F: FlowTable>(table: &mut F) {
+    let onto = |n: u16, answers: FlowKey| {
+        let mut opening = opening(n);
+        let (own, forward) = opening.forward;
+        opening.forward.1 = Flow { peer: answers, ..forward }.translated(&own);
+        opening.reverse =
+            opening.reverse.map(|(_, reverse)| (answers, Flow { peer: own, ..reverse }.translated(&answers)));
+        opening
+    };
+    table.commit(&opening(1)).unwrap();
+    let taken = key(1).reversed();
+    assert_eq!(table.commit(&onto(2, taken)).unwrap(), Committed::Taken, "a direct one has it");
+    assert_eq!((counts(table), table.len().unwrap()), ((1, 1), 2), "nothing is left of the try");
+    assert_eq!(table.commit(&onto(2, key(3).reversed())).unwrap(), Committed::Both);
+    assert_eq!(table.commit(&opening(3)).unwrap(), Committed::Taken, "a translated one has it");
+    assert_eq!((counts(table), table.len().unwrap()), ((2, 2), 4));
+    assert!(get(table, &key(2)).has(FLOW_NAT) && get(table, &key(3).reversed()).has(FLOW_NAT | FLOW_REPLY));
+
+    // Ports that are used again for another translation leave nothing of the old one.
+    let again = Opening { reused: true, ..onto(2, key(4).reversed()) };
+    assert_eq!(table.commit(&again).unwrap(), Committed::Both);
+    assert_eq!(table.lookup(&key(3).reversed()).unwrap(), None);
+    assert_eq!((counts(table), table.len().unwrap()), ((2, 2), 4));
+    assert_eq!(table.commit(&opening(3)).unwrap(), Committed::Both, "it is free now");
 }
 
 fn idle<F: FlowTable>(table: &mut F) {
