@@ -106,7 +106,7 @@ int jn_overlay_decide(struct __sk_buff *skb)
 		goto drop;
 	if (entry && context->found == JN_FOUND_CURRENT && jn_overlay_fits(&context->old, packet)) {
 		jn_flow_touch(entry, &context->old, packet);
-		__builtin_memcpy(&context->flow, &context->old, JN_FLOW_HOT);
+		context->flow = context->old;
 	} else {
 		if (entry && context->found == JN_FOUND_CURRENT)
 			jn_flow_answered_apart(entry, &context->old);

@@ -133,6 +133,8 @@ static __always_inline int jn_pod_receive(struct __sk_buff *skb, __u32 hook)
 	if (flow->epoch != JN_READ(jn_hot.epoch) || !jn_pod_fits(flow, &packet) ||
 	    jn_flow_reused(&packet, flow->flags))
 		goto next;
+	if (JN_UNLIKELY(flow->flags & JN_FLOW_NAT) && !jn_flow_copy_cold(flow, entry))
+		goto next;
 	jn_step(context, JN_STAGE_FLOW, JN_FOUND_CURRENT, flow->flags, flow->stamp, flow->epoch, flow->vpc_index);
 	jn_flow_touch(entry, flow, &packet);
 	return jn_emit_pod(skb, context, hook, flow, &packet, ethernet, ip);
@@ -197,13 +199,13 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 {
 	struct jn_packet *packet = &context->packet;
 	const __u32 transit = packet->flags & JN_PACKET_TRANSIT;
-	const __be32 destination = packet->key.key.destination;
+	__be32 destination;
 	struct jn_flow *flow = &context->flow;
 	struct jn_sender sender;
 	struct jn_side own, other;
 	__u32 identity;
 	int connected = 0;
-	int reason, reply;
+	int reason, reply, routed;
 
 	context->verdict.slow = 1;
 	reply = jn_original(context);
@@ -220,12 +222,31 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 	sender.gateway = interface->gateway;
 	sender.mac = interface->mac;
 	sender.known = 0;
-	reason = jn_route(context, &sender, destination, &connected);
+	jn_route_find(context, interface->table, packet->key.key.destination);
+	jn_bound_none(context);
+	if (JN_UNLIKELY(context->route.kind == JN_ROUTE_SERVICE || jn_found_translated(context))) {
+		reason = jn_bind(skb->ifindex, interface->pod);
+		if (reason)
+			return reason;
+		if (context->bound.destination != packet->key.key.destination)
+			jn_route_find(context, interface->table, context->bound.destination);
+	}
+	/* What is translated is routed, even between neighbours: it was sent to the gateway. */
+	routed = jn_bound_routed(context);
+	destination = context->bound.destination;
+	reason = jn_target(context, &sender, destination, routed, &connected);
 	if (reason)
 		return reason;
-	reason = jn_deliver(context, &sender, connected, flow);
+	if (context->bound.backend && !reply) {
+		context->original.destination_port = context->bound.destination_port;
+		/* What a router brings back would not be known as an answer. */
+		if (!connected)
+			return JN_ROUTE_UNREACHABLE;
+	}
+	reason = jn_deliver(context, &sender, connected && !routed, flow);
 	if (reason)
 		return reason;
+	flow->backend = context->bound.backend;
 
 	own.identity = interface->identity;
 	own.policy = interface->policy;
@@ -237,7 +258,10 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 	} else {
 		jn_side_find(context, destination, &other);
 	}
-	if (reply) {
+	if (routed && jn_target_own(context, skb->ifindex, interface->pod)) {
+		/* Nobody's policy stands between a Pod and itself. */
+		reason = JN_OK;
+	} else if (reply) {
 		reason = jn_policy(&other, other.identity, &own, own.identity);
 	} else {
 		identity = own.identity;
@@ -296,7 +320,7 @@ int jn_pod_decide(struct __sk_buff *skb)
 		goto drop;
 	if (entry && context->found == JN_FOUND_CURRENT && jn_pod_fits(&context->old, packet)) {
 		jn_flow_touch(entry, &context->old, packet);
-		__builtin_memcpy(&context->flow, &context->old, JN_FLOW_HOT);
+		context->flow = context->old;
 	} else {
 		if (entry && context->found == JN_FOUND_CURRENT)
 			jn_flow_answered_apart(entry, &context->old);
@@ -448,7 +472,8 @@ int jn_pod_reject(struct __sk_buff *skb)
 	interface = jn_interface(skb->ifindex);
 	if (!interface || !jn_answer_allowed(skb, context, interface))
 		return jn_drop(skb, context, hook, reason);
-	if (jn_reset_answerable(reason)) {
+	if (jn_reset_answerable(reason) ||
+	    (jn_service_answerable(reason) && context->packet.protocol == IPPROTO_TCP)) {
 		if (!jn_reset_answer(skb, context, interface))
 			return jn_drop(skb, context, hook, reason);
 	} else if (!jn_icmp_answer(skb, context, interface, reason)) {

@@ -10,10 +10,17 @@ static __always_inline int jn_icmp_answerable(int reason)
 	       reason == JN_TTL_EXCEEDED || reason == JN_FRAGMENTATION_NEEDED;
 }
 
-/* By RST. */
+/* By RST: policy's. */
 static __always_inline int jn_reset_answerable(int reason)
 {
 	return reason == JN_POLICY_EGRESS || reason == JN_POLICY_INGRESS;
+}
+
+/* By RST, and of other protocols by "port unreachable": a Service's. */
+static __always_inline int jn_service_answerable(int reason)
+{
+	return reason == JN_SERVICE_PORT || reason == JN_SERVICE_EMPTY || reason == JN_SERVICE_GONE ||
+	       reason == JN_NAT_PORTS;
 }
 
 /*
@@ -26,6 +33,13 @@ static __always_inline int jn_answerable(const struct jn_context *context, int r
 
 	if (jn_icmp_answerable(reason))
 		return 1;
+	if (jn_service_answerable(reason)) {
+		/* What answers a reset with a reset never ends. */
+		if (packet->protocol == IPPROTO_TCP)
+			return !(packet->tcp_flags & TCP_RST) &&
+			       !(packet->flags & (JN_PACKET_FIRST | JN_PACKET_LATER));
+		return packet->protocol == IPPROTO_UDP || packet->protocol == IPPROTO_SCTP;
+	}
 	return jn_reset_answerable(reason) && packet->protocol == IPPROTO_TCP &&
 	       !(packet->tcp_flags & (TCP_SYN | TCP_RST)) && !(packet->flags & (JN_PACKET_FIRST | JN_PACKET_LATER)) &&
 	       !context->odd;
@@ -103,6 +117,10 @@ static __always_inline void jn_icmp_type(__u32 reason, __u8 *type, __u8 *code)
 		*code = ICMP_FRAGMENTATION_NEEDED;
 	} else if (reason == JN_NO_ROUTE) {
 		*code = ICMP_UNREACHABLE_NET;
+	} else if (reason == JN_NAT_PORTS) {
+		*code = ICMP_PROHIBITED;
+	} else if (jn_service_answerable(reason)) {
+		*code = ICMP_UNREACHABLE_PORT;
 	}
 }
 
@@ -170,8 +188,8 @@ static __always_inline int jn_icmp_answer(struct __sk_buff *skb, struct jn_conte
 }
 
 /*
- * Rewrites the packet to a reset in the receiver's name (RFC 9293, 3.5.2). Whatever is neither SYN nor RST has an ACK,
- * and says by it where its sender waits. Returns whether the kernel let us.
+ * Rewrites the packet to a reset in the receiver's name (RFC 9293, 3.5.2): what has an ACK says by it where its sender
+ * waits; of what has none all is acknowledged. Returns whether the kernel let us.
  */
 static __always_inline int jn_reset_answer(struct __sk_buff *skb, struct jn_context *context,
 					   const struct jn_interface *interface)
@@ -183,8 +201,10 @@ static __always_inline int jn_reset_answer(struct __sk_buff *skb, struct jn_cont
 	const struct jn_flow_key *key = &context->packet.key.key;
 	struct jn_ethernet *ethernet;
 	struct jn_tcp segment, *tcp;
+	__be32 sequence, acknowledgement;
 	struct jn_ipv4 *ip;
 	void *data, *end;
+	__u8 flags;
 
 	if (bpf_skb_load_bytes(skb, HEADERS, &segment, sizeof(segment)) || !jn_answer_room(skb, WHOLE))
 		return 0;
@@ -201,16 +221,26 @@ static __always_inline int jn_reset_answer(struct __sk_buff *skb, struct jn_cont
 	jn_answer_headers(ethernet, ip, context, interface, sizeof(*ip) + sizeof(*tcp));
 	tcp->source = key->destination_port;
 	tcp->destination = key->source_port;
-	tcp->sequence = segment.acknowledgement;
-	tcp->acknowledgement = 0;
+	if (segment.flags & TCP_ACK) {
+		sequence = segment.acknowledgement;
+		acknowledgement = 0;
+		flags = TCP_RST;
+	} else {
+		/* A SYN; data beside it is not looked at, as by a host that does not listen. */
+		sequence = 0;
+		acknowledgement = bpf_htonl(bpf_ntohl(segment.sequence) + 1);
+		flags = TCP_RST | TCP_ACK;
+	}
+	tcp->sequence = sequence;
+	tcp->acknowledgement = acknowledgement;
 	tcp->offset = sizeof(*tcp) / 4 << 4;
-	tcp->flags = TCP_RST;
+	tcp->flags = flags;
 	tcp->window = 0;
 	tcp->urgent = 0;
 	tcp->check = jn_checksum_fold((key->source & 0xffff) + (key->source >> 16) + (key->destination & 0xffff) +
 				      (key->destination >> 16) + bpf_htons(IPPROTO_TCP) + bpf_htons(sizeof(*tcp)) +
-				      key->source_port + key->destination_port + (segment.acknowledgement & 0xffff) +
-				      (segment.acknowledgement >> 16) +
-				      bpf_htons((sizeof(*tcp) / 4 << 12) | TCP_RST));
+				      key->source_port + key->destination_port + (sequence & 0xffff) +
+				      (sequence >> 16) + (acknowledgement & 0xffff) + (acknowledgement >> 16) +
+				      bpf_htons((sizeof(*tcp) / 4 << 12) | flags));
 	return 1;
 }

@@ -39,6 +39,15 @@ struct jn_packet {
 	__u32 macs[3];          /* overlay: destination and source as sent */
 };
 
+/* What a packet goes as. Without a translation that is its key. */
+struct jn_bound {
+	__be32 source;
+	__be32 destination;
+	__be16 source_port;             /* or the first that is tried */
+	__be16 destination_port;
+	__u32 backend;                  /* id; 0: none */
+};
+
 struct jn_context {
 	struct jn_verdict verdict;      /* first: user space reads it */
 	__u32 steps;                    /* behind it: the length of the trail */
@@ -54,6 +63,14 @@ struct jn_context {
 	struct jn_endpoint receiver;    /* overlay: who has the inner destination MAC */
 	struct jn_segment segment;      /* overlay: the VNI's */
 	__be32 receiver_address;
+	struct jn_bound bound;          /* what the packet's flow is translated to */
+	struct jn_route route;          /* of the destination that was looked up last */
+	struct jn_frontend frontend;    /* the Service's */
+	struct jn_backend backend;
+	__u32 committed;                /* what the last try to commit came to */
+	__u32 opened;                   /* it opened a flow */
+	__be16 first_port;              /* for the answers, before others are tried */
+	__be16 zero;
 	__u32 found;                    /* enum jn_found */
 	__u32 odd;                      /* a generation read was odd */
 	__u32 epoch;                    /* as read before the generations */

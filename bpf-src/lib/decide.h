@@ -2,7 +2,7 @@
 /* What both hooks' miss programs begin with: the record as a whole, whether it holds, and who opened the flow. */
 #pragma once
 #include "emit.h"
-#include "route.h"
+#include "service.h"
 
 /*
  * The record of the packet's key into context->old, and what it is worth into context->found. There is none to look
@@ -43,17 +43,29 @@ static __always_inline void jn_flow_answered_apart(struct jn_flow *entry, struct
 	jn_flow_tell(&old->peer, JN_FLOW_EMBRYONIC, 0);
 }
 
-/* The tuple of the direction that opened the flow. Returns whether this packet is the other direction's. */
+/*
+ * The tuple of the direction that opened the flow. A translated one is judged by its ends, wherever it was addressed to
+ * and whoever it spoke as. Returns whether this packet is the other direction's.
+ */
 static __always_inline int jn_original(struct jn_context *context)
 {
 	const struct jn_flow_key *key = &context->packet.key.key;
 	struct jn_flow_key *original = &context->original;
-	int reply = jn_found_kept(context) && context->old.flags & JN_FLOW_REPLY;
+	const struct jn_flow *old = &context->old;
+	int reply = jn_found_kept(context) && old->flags & JN_FLOW_REPLY;
 
 	original->scope = key->scope;
 	original->source = reply ? key->destination : key->source;
 	original->destination = reply ? key->source : key->destination;
 	original->source_port = reply ? key->destination_port : key->source_port;
 	original->destination_port = reply ? key->source_port : key->destination_port;
+	if (jn_found_translated(context)) {
+		if (reply) {
+			original->source = old->peer.source;
+		} else {
+			original->destination = old->peer.source;
+			original->destination_port = old->peer.source_port;
+		}
+	}
 	return reply;
 }

@@ -31,6 +31,51 @@ static __always_inline void jn_mark_ce(struct jn_ipv4 *ip)
 	ip->check = jn_checksum_fold((__u16)~ip->check + (__u16)~before + *(__u16 *)ip);
 }
 
+/* The checksum after a difference (csum_replace_by_diff() of the kernel). */
+static __always_inline __u16 jn_checksum_adjust(__u16 check, __u16 difference)
+{
+	__u32 old = ~(__u32)check;
+	__u32 sum = old + difference;
+
+	sum += sum < old;
+	return jn_checksum_fold(sum);
+}
+
+/*
+ * Rewrites a packet of a translated flow, whose Ethernet header is the packet's first byte: it leaves as the peer key
+ * turned round. Each difference has a call of its own, since a checksum that is pending covers the addresses alone. `ip`
+ * is readable; afterwards no pointer into the packet is.
+ */
+static __always_inline int jn_rewrite(struct __sk_buff *skb, const struct jn_flow *flow, const struct jn_packet *packet,
+				      struct jn_ipv4 *ip)
+{
+	enum { L4 = sizeof(struct jn_ethernet) + sizeof(struct jn_ipv4) };
+	__u32 flags = packet->protocol == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
+	__u32 check = L4 + (packet->protocol == IPPROTO_UDP ? 6 : 16);
+	__be16 *ports = (void *)(ip + 1);
+
+	ip->source = flow->peer.destination;
+	ip->destination = flow->peer.source;
+	if (flow->address_difference)
+		ip->check = jn_checksum_adjust(ip->check, flow->address_difference);
+	if (packet->flags & JN_PACKET_LATER)
+		return JN_OK;
+	if (flow->rewrite & (JN_REWRITE_SOURCE_PORT | JN_REWRITE_DESTINATION_PORT)) {
+		if ((void *)(ports + 2) > jn_data_end(skb))
+			return JN_MALFORMED;
+		ports[0] = flow->peer.destination_port;
+		ports[1] = flow->peer.source_port;
+	}
+	if (packet->protocol != IPPROTO_TCP && packet->protocol != IPPROTO_UDP)
+		return JN_OK;
+	if (flow->address_difference &&
+	    bpf_l4_csum_replace(skb, check, 0, flow->address_difference, flags | BPF_F_PSEUDO_HDR))
+		return JN_MALFORMED;
+	if (flow->port_difference && bpf_l4_csum_replace(skb, check, 0, flow->port_difference, flags))
+		return JN_MALFORMED;
+	return JN_OK;
+}
+
 /* Into the Pod behind `ifindex`. Its stack takes what is addressed to this host only. */
 static __always_inline int jn_into_pod(struct __sk_buff *skb, __u32 ifindex)
 {
@@ -146,6 +191,12 @@ static __always_inline int jn_emit_pod(struct __sk_buff *skb, struct jn_context 
 	jn_ttl_decrease(ip, flow->ttl_decrement);
 	jn_mac_copy(ethernet->destination, flow->dmac);
 	jn_mac_copy(ethernet->source, flow->smac);
+	if (JN_UNLIKELY(flow->flags & JN_FLOW_NAT)) {
+		int reason = jn_rewrite(skb, flow, packet, ip);
+
+		if (reason)
+			return jn_drop(skb, context, hook, reason);
+	}
 	if (flow->kind == JN_EGRESS_ENCAP)
 		return jn_emit_encap(skb, context, hook, flow, packet);
 	jn_verdict(context, hook, jn_into_action(flow), JN_OK, 0, flow->ifindex, 0, 0);
@@ -178,6 +229,15 @@ static __always_inline int jn_emit_overlay(struct __sk_buff *skb, struct jn_cont
 		((__u32 *)ethernet)[2] = packet->macs[2];
 		if (packet->flags & JN_PACKET_CE)
 			jn_mark_ce(ip);
+	}
+	if (JN_UNLIKELY(flow->flags & JN_FLOW_NAT)) {
+		struct jn_ipv4 *ip = jn_data(skb) + sizeof(struct jn_ethernet);
+		int reason = JN_MALFORMED;
+
+		if ((void *)(ip + 1) <= jn_data_end(skb))
+			reason = jn_rewrite(skb, flow, packet, ip);
+		if (reason)
+			return jn_drop(skb, context, hook, reason);
 	}
 	jn_verdict(context, hook, jn_into_action(flow), JN_OK, 0, flow->ifindex, 0, 0);
 	jn_count_traffic(flow->vpc_index, JN_FROM_OVERLAY, packet->frame);

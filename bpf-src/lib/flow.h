@@ -34,6 +34,14 @@ static __always_inline int jn_flow_copy(struct jn_flow *copy, struct jn_flow *en
 	return (__u32)(last >> 32) == (__u32)(fold >> 32) && JN_READ(entry->tag) == last;
 }
 
+/* The second half of a record whose hot line was copied. */
+static __always_inline int jn_flow_copy_cold(struct jn_flow *copy, struct jn_flow *entry)
+{
+	__builtin_memcpy((void *)copy + JN_FLOW_HOT, (void *)entry + JN_FLOW_HOT, sizeof(*copy) - JN_FLOW_HOT);
+	jn_barrier();
+	return JN_READ(entry->tag) == copy->tag;
+}
+
 /* A new connection takes the ports of one that ended. */
 static __always_inline int jn_flow_reused(const struct jn_packet *packet, __u32 flow_flags)
 {

@@ -29,7 +29,7 @@ static __always_inline int jn_quote_parse(const void *data, const struct jn_pack
 	quote->source = ip->source;
 	quote->destination = ip->destination;
 	quote->protocol = ip->protocol;
-	if (ip->protocol == IPPROTO_TCP || ip->protocol == IPPROTO_UDP) {
+	if (ip->protocol == IPPROTO_TCP || ip->protocol == IPPROTO_UDP || ip->protocol == IPPROTO_SCTP) {
 		quote->ports = *(const __u32 *)l4;
 	} else if (ip->protocol == IPPROTO_ICMP) {
 		const struct jn_icmp *icmp = l4;

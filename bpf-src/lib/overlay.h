@@ -115,6 +115,8 @@ static __always_inline int jn_overlay_receive(struct __sk_buff *skb, struct jn_c
 	if (flow->epoch != JN_READ(jn_hot.epoch) || !jn_overlay_fits(flow, packet) ||
 	    jn_flow_reused(packet, flow->flags))
 		goto next;
+	if (JN_UNLIKELY(flow->flags & JN_FLOW_NAT) && !jn_flow_copy_cold(flow, entry))
+		goto next;
 	jn_step(context, JN_STAGE_FLOW, JN_FOUND_CURRENT, flow->flags, flow->stamp, flow->epoch, flow->vpc_index);
 	jn_flow_touch(entry, flow, packet);
 	return jn_emit_overlay(skb, context, hook, flow, packet);
@@ -239,6 +241,9 @@ static __always_inline int jn_overlay_decided(struct __sk_buff *skb, struct jn_c
 	jn_mac_copy(flow->dmac, packet->macs);
 	jn_step(context, JN_STAGE_DELIVER, flow->kind, flow->ifindex, flow->vtep, flow->vni, flow->mtu);
 	/* Answers to what comes from the overlay arrive in the VPC, wherever its sender moves. */
+	jn_bound_none(context);
+	if (jn_found_kept(context))
+		flow->backend = context->old.backend;
 	if (through || jn_found_kept(context))
 		return jn_commit(skb, hook, 0);
 	jn_overlay_reverse(context, ifindex, known);

@@ -3,6 +3,8 @@
 #pragma once
 #include "count.h"
 
+enum { JN_SCTP_LENGTH = 12 };
+
 /* 0/8, 127/8, 169.254/16, 224/4, 240/4: never forwarded. */
 static __always_inline int jn_forbidden(__be32 address)
 {
@@ -20,6 +22,8 @@ static __always_inline __u32 jn_proto(__u8 protocol)
 		return JN_PROTO_UDP;
 	if (protocol == IPPROTO_ICMP)
 		return JN_PROTO_ICMP;
+	if (protocol == IPPROTO_SCTP)
+		return JN_PROTO_SCTP;
 	return JN_PROTO_OTHER;
 }
 
@@ -169,6 +173,13 @@ static __always_inline int jn_parse_l4(const struct jn_ipv4 *ip, const void *end
 			return JN_ICMP_TYPE;
 		packet->flags = flags | JN_PACKET_ICMP_ERROR;
 		return flags & JN_PACKET_FIRST ? JN_ICMP_QUOTE : JN_OK;
+	}
+	if (packet->protocol == IPPROTO_SCTP) {
+		/* The common header (RFC 9260, 3.1). */
+		if (packet->l4_length < JN_SCTP_LENGTH || l4 + JN_SCTP_LENGTH > end)
+			return JN_MALFORMED;
+		*ports = *(const __u32 *)l4;
+		return JN_OK;
 	}
 	*ports = jn_ports_both(bpf_htons(packet->protocol));
 	return JN_OK;

@@ -47,7 +47,7 @@ JN_ONCE int jn_policy_side(__u32 identity, __u32 policy, __u32 peer, __u32 direc
 	if (!context)
 		return 0;
 	protocol = context->packet.protocol;
-	if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)
+	if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP)
 		port = context->original.destination_port;
 	if (peer != JN_IDENTITY_UNKNOWN && !any) {
 		key.peer = peer;

@@ -13,43 +13,60 @@ struct jn_sender {
 	int known; /* context->other is the destination's record */
 };
 
-/* Finds context->target. `connected`: the route is the destination's own Subnet's. */
-static __always_inline int jn_route(struct jn_context *context, const struct jn_sender *sender, __be32 destination,
-				    int *connected)
+/* The route of a destination, into context->route. */
+static __always_inline void jn_route_find(struct jn_context *context, __u32 table, __be32 destination)
 {
 	struct jn_route_key key = {
 		.prefix_length = 64,
-		.table = sender->table,
+		.table = table,
 		.address = destination,
 	};
 	const struct jn_route *route = bpf_map_lookup_elem(&jn_routes, &key);
-	__be32 address = destination;
-	__u32 missing = JN_NO_ENDPOINT;
-	__u32 kind;
+	struct jn_route *found = &context->route;
 
-	if (!route) {
-		jn_step(context, JN_STAGE_ROUTE, JN_ROUTE_NONE, sender->table, destination, 0, 0);
-		return JN_NO_ROUTE;
-	}
-	kind = route->kind;
+	if (route)
+		*found = *route;
+	else
+		__builtin_memset(found, 0, sizeof(*found));
+	jn_step(context, JN_STAGE_ROUTE, found->kind, table, destination, found->vni, found->next_hop);
+}
+
+/*
+ * Who takes what goes to `destination` by context->route, into context->target. `connected`: the route is the
+ * destination's own Subnet's. What is `translated` may lead back to its sender.
+ */
+static __always_inline int jn_target(struct jn_context *context, const struct jn_sender *sender, __be32 destination,
+				     int translated, int *connected)
+{
+	__u32 kind = context->route.kind;
+	__u32 missing = JN_NO_ENDPOINT;
+	__be32 address = destination;
+
 	*connected = kind == JN_ROUTE_CONNECTED;
-	jn_step(context, JN_STAGE_ROUTE, kind, sender->table, destination, route->vni, route->next_hop);
 	if (kind == JN_ROUTE_CONNECTED) {
 		if (destination == sender->gateway)
 			return JN_GATEWAY;
 	} else if (kind == JN_ROUTE_ENDPOINT) {
-		address = route->next_hop;
+		address = context->route.next_hop;
 		missing = JN_ROUTE_UNREACHABLE;
 	} else {
-		return JN_ROUTE_UNREACHABLE;
+		return kind == JN_ROUTE_NONE ? JN_NO_ROUTE : JN_ROUTE_UNREACHABLE;
 	}
 	if (sender->known && address == destination)
 		context->target = context->other;
 	else if (!jn_endpoint(context->vpc, address, &context->target))
 		return missing;
-	if (context->target.flags & JN_EP_LOCAL && context->target.ifindex == sender->ifindex)
+	if (!translated && context->target.flags & JN_EP_LOCAL && context->target.ifindex == sender->ifindex)
 		return JN_ROUTE_UNREACHABLE;
 	return JN_OK;
+}
+
+/* Who takes what is addressed to `destination` itself. */
+static __always_inline int jn_route(struct jn_context *context, const struct jn_sender *sender, __be32 destination,
+				    int *connected)
+{
+	jn_route_find(context, sender->table, destination);
+	return jn_target(context, sender, destination, 0, connected);
 }
 
 /* Fills the way to context->target into `flow`. The VTEP's generation is read here, before its table, and replaces the one in slot 3. */

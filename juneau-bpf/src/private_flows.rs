@@ -159,7 +159,7 @@ impl FlowTable for PrivateFlowTable {
             return Ok(Committed::Full);
         }
         if let Some(old) = old.filter(|old| old.peer != forward.peer)
-            && self.get(&old.peer)?.is_some_and(|held| held.peer == key && held.has(FLOW_REPLY))
+            && self.get(&old.peer)?.is_some_and(|held| held.peer == key)
         {
             self.entries.remove(&old.peer)?;
         }

@@ -206,7 +206,6 @@ enum jn_tail {
 	JN_TAIL_OVERLAY_OTHER = 5,    /* ICMP errors and fragments in the overlay, of both its hooks */
 	JN_TAIL_OVERLAY_DECIDE = 6,   /* of both its hooks */
 	JN_TAIL_OVERLAY_UNDERLAY = 7, /* ICMP errors of the underlay itself */
-	JN_TAIL_POD_SERVICE = 8,      /* a new connection to a Service, or one that is bound anew */
 	JN_TAIL_MAX = 16,
 };
 

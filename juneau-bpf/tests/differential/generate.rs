@@ -4,10 +4,12 @@ use core::net::Ipv4Addr;
 
 use juneau_core::flow::{TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
 use juneau_core::layout::{
-    Be32, EP_LOCAL, EP_POLICY_READY, EndpointKey, POLICY_DENY, Policy, PolicyKey, ROUTE_TARGET_GONE, Seeds, be32,
+    BACKEND_SERVING, Be32, EP_LOCAL, EP_POLICY_READY, EndpointKey, POLICY_DENY, Policy, PolicyKey, ROUTE_TARGET_GONE,
+    Seeds, be32,
 };
 use juneau_core::tables::Tables;
 use juneau_core::testkit::packets::{Frame, Layer4, arp_request, icmp_error, vxlan};
+use juneau_core::testkit::services;
 use juneau_core::testkit::topology::{Pod, node_addresses, own_address, pods, vtep};
 use juneau_core::verdict::Hook;
 
@@ -32,9 +34,41 @@ pub struct Sent {
     pub layer4: Layer4,
     pub source: Ipv4Addr,
     pub destination: Ipv4Addr,
+    /// Source, destination and layer 4 as they were delivered, where those were translated.
+    pub seen: Option<(Ipv4Addr, Ipv4Addr, Layer4)>,
 }
 
-const PORTS: [u16; 4] = [53, 80, 1111, 1112];
+impl Sent {
+    /// Takes in what was delivered: who gets it answers what he sees.
+    pub fn delivered(mut self, frame: &[u8]) -> Self {
+        let Some(header) = frame.get(14..38) else { return self };
+        let address = |at: usize| Ipv4Addr::from([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let (source, destination) = (address(12), address(16));
+        let mut layer4 = self.layer4.clone();
+        match &mut layer4 {
+            Layer4::Tcp { source, destination, .. } | Layer4::Udp { source, destination, .. } => {
+                (*source, *destination) = (port(20), port(22));
+            }
+            _ => {}
+        }
+        if (source, destination, &layer4) != (self.source, self.destination, &self.layer4) {
+            self.to = holder(self.from.tenant, destination);
+            self.inner = frame.to_vec();
+            self.seen = Some((source, destination, layer4));
+        }
+        self
+    }
+
+    fn as_seen(&self) -> (Ipv4Addr, Ipv4Addr, &Layer4) {
+        match &self.seen {
+            Some((source, destination, layer4)) => (*source, *destination, layer4),
+            None => (self.source, self.destination, &self.layer4),
+        }
+    }
+}
+
+const PORTS: [u16; 5] = [53, 80, 1111, 1112, 8080];
 const FLAGS: [u8; 12] = [
     TCP_SYN,
     TCP_SYN,
@@ -48,6 +82,17 @@ const FLAGS: [u8; 12] = [
     0,
     TCP_SYN | TCP_FIN,
     TCP_FIN,
+];
+const SERVICES: [Ipv4Addr; 9] = [
+    services::WEB,
+    services::WEB,
+    services::EMPTY,
+    services::SCTP,
+    services::LOCAL,
+    services::HOST,
+    services::SELF,
+    services::SAME,
+    services::NOBODY,
 ];
 const ODD_DESTINATIONS: [Ipv4Addr; 16] = [
     Ipv4Addr::new(10, 0, 1, 1),
@@ -137,7 +182,30 @@ fn layer4(random: &mut Random, sent: &[Sent]) -> Layer4 {
             let about = &sent[random.below(sent.len())].inner;
             icmp_error(random.pick(&[3, 3, 11, 12]), random.below(5) as u8, about)
         }
+        _ if random.chance(50) => sctp(source, random.pick(&[2905, 2906]), payload),
         _ => Layer4::Raw { protocol: random.pick(&[47, 50, 4, 2]), payload: vec![9; payload] },
+    }
+}
+
+/// SCTP's ports, and something behind them; sometimes less than its header.
+fn sctp(source: u16, destination: u16, bytes: usize) -> Layer4 {
+    let ports = [source.to_be_bytes(), destination.to_be_bytes()].concat();
+    Layer4::Raw { protocol: 132, payload: [ports, vec![9; bytes]].concat() }
+}
+
+/// Mostly what a Service has a port for.
+fn to_service(address: Ipv4Addr, random: &mut Random, sent: &[Sent]) -> Layer4 {
+    let ports: Vec<_> = services::all().into_iter().filter(|port| port.address == address).collect();
+    if ports.is_empty() || random.chance(10) {
+        return layer4(random, sent);
+    }
+    let (source, port) = (random.pick(&PORTS), &ports[random.below(ports.len())]);
+    let payload = payload(random);
+    let flags = if random.chance(60) { TCP_SYN } else { random.pick(&FLAGS) };
+    match port.protocol {
+        6 => Layer4::Tcp { source, destination: port.port, flags, payload },
+        17 => Layer4::Udp { source, destination: port.port, payload },
+        _ => sctp(source, port.port, payload),
     }
 }
 
@@ -202,6 +270,12 @@ fn everybody() -> Vec<Pod> {
     pods().into_iter().chain([Pod::node_port(0), Pod::node_port(1)]).collect()
 }
 
+/// Whether the tables say that it is on this node: what leaves it must not be GSO in a test run.
+fn is_here(pod: Pod, tables: &Tables) -> bool {
+    let key = EndpointKey { vpc: pod.vpc(), address: be32(pod.address()) };
+    tables.endpoints.get(&key).is_some_and(|endpoint| endpoint.flags & EP_LOCAL != 0)
+}
+
 /// Who holds an address in a tenant's VPC.
 fn holder(tenant: u8, address: Ipv4Addr) -> Option<Pod> {
     let node = node_addresses(0).into_iter().find(|(own, _)| tenant == 0 && *own == address);
@@ -212,6 +286,8 @@ fn holder(tenant: u8, address: Ipv4Addr) -> Option<Pod> {
 fn destination(from: Pod, random: &mut Random) -> Ipv4Addr {
     if random.chance(if from.tenant == 0 { 15 } else { 3 }) {
         of_a_node(random)
+    } else if random.chance(30) {
+        random.pick(&SERVICES)
     } else if random.chance(72) {
         let all: Vec<Pod> = pods().into_iter().filter(|pod| pod.tenant == from.tenant).collect();
         random.pick(&all).address()
@@ -239,7 +315,7 @@ fn arp(pod: Pod, random: &mut Random) -> Vec<u8> {
 }
 
 /// A packet that a Pod of node 0 sends, or the node itself, and what it was about.
-pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent]) -> (Input, Option<Sent>) {
+pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent], tables: &Tables) -> (Input, Option<Sent>) {
     let local: Vec<Pod> = pods().into_iter().filter(|pod| pod.node() == 0).collect();
     let pod = if random.chance(20) { Pod::node_port(0) } else { random.pick(&local) };
     let hook = if pod.is_node() { Hook::NodePort } else { Hook::Pod };
@@ -253,14 +329,26 @@ pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent]) -> (Input, Opt
     }
     let answer = sent.iter().rev().take(40).filter(|s| s.to == Some(pod)).nth(random.below(4));
     let (source, destination, l4) = match answer {
-        Some(about) if random.chance(50) => (about.destination, about.source, turned_round(about, random)),
+        Some(about) if random.chance(50) => {
+            let (source, destination, _) = about.as_seen();
+            (destination, source, turned_round(about, random))
+        }
         _ if random.chance(40)
             && let Some(about) = sent.iter().rev().take(40).filter(|s| s.from == pod).nth(random.below(3)) =>
         {
             (about.source, about.destination, again(about, random))
         }
-        _ if pod.is_node() => (random.pick(&own_addresses()), destination(pod, random), layer4(random, sent)),
-        _ => (pod.address(), destination(pod, random), layer4(random, sent)),
+        // A Service and one of its backends, from one port: SCTP cannot be given another.
+        _ if random.chance(8) => {
+            let to = [services::SCTP, Pod::new(0, 1, 11).address(), Pod::new(0, 2, 21).address()];
+            (pod.address(), random.pick(&to), sctp(1111, 2905, 20))
+        }
+        _ => {
+            let source = if pod.is_node() { random.pick(&own_addresses()) } else { pod.address() };
+            let to = destination(pod, random);
+            let l4 = if SERVICES.contains(&to) { to_service(to, random, sent) } else { layer4(random, sent) };
+            (source, to, l4)
+        }
     };
     let source = if pod.is_node() && random.chance(8) {
         random.pick(&[Ipv4Addr::new(10, 9, 1, 1), Pod::new(0, 1, 10).address(), vtep(1), own_address(1)])
@@ -276,9 +364,9 @@ pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent]) -> (Input, Opt
     let mut bytes = frame.build();
     acknowledge(&mut bytes, &l4, random);
     let to = holder(pod.tenant, destination);
-    let about = Sent { from: pod, to, inner: bytes.clone(), layer4: l4, source, destination };
+    let about = Sent { from: pod, to, inner: bytes.clone(), layer4: l4, source, destination, seen: None };
     let gso_size = match (&about.layer4, to) {
-        (Layer4::Tcp { payload: 900.., .. }, Some(to)) if to.node() == 0 && random.chance(50) => 500,
+        (Layer4::Tcp { payload: 900.., .. }, Some(to)) if is_here(to, tables) && random.chance(50) => 500,
         _ => 0,
     };
     damage(&mut bytes, 0, random);
@@ -286,7 +374,7 @@ pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent]) -> (Input, Opt
 }
 
 fn turned_round(about: &Sent, random: &mut Random) -> Layer4 {
-    match &about.layer4 {
+    match about.as_seen().2 {
         Layer4::Tcp { source, destination, .. } => Layer4::Tcp {
             source: *destination,
             destination: *source,
@@ -300,6 +388,10 @@ fn turned_round(about: &Sent, random: &mut Random) -> Layer4 {
             Layer4::Udp { source: *destination, destination: *source, payload: random.below(30) }
         }
         Layer4::Icmp { id, .. } => Layer4::Icmp { kind: 0, code: 0, id: *id, sequence: 1, payload: vec![7; 8] },
+        Layer4::Raw { protocol: 132, payload } if payload.len() >= 4 => {
+            let turned = [&payload[2..4], &payload[..2], &payload[4..]].concat();
+            Layer4::Raw { protocol: 132, payload: turned }
+        }
         other => other.clone(),
     }
 }
@@ -333,7 +425,10 @@ pub fn from_underlay(
     let local: Vec<Pod> = all.iter().copied().filter(|pod| pod.node() == 0 && pod.tenant == from.tenant).collect();
     let answer = sent.iter().rev().take(40).filter(|s| s.to == Some(from)).nth(random.below(4));
     let (to, source, destination, l4) = match answer {
-        Some(about) if random.chance(60) => (about.from, about.destination, about.source, turned_round(about, random)),
+        Some(about) if random.chance(60) => {
+            let (source, destination, _) = about.as_seen();
+            (about.from, destination, source, turned_round(about, random))
+        }
         _ => {
             let to = random.pick(&local);
             let odd = to == Pod::router(to.tenant) && random.chance(60) || random.chance(4);
@@ -358,8 +453,15 @@ pub fn from_underlay(
     collide(&mut frame, seeds, random);
     carry(&mut frame, random);
     let mut inner = frame.build();
-    let about =
-        Sent { from, to: holder(from.tenant, destination), inner: inner.clone(), layer4: l4, source, destination };
+    let about = Sent {
+        from,
+        to: holder(from.tenant, destination),
+        inner: inner.clone(),
+        layer4: l4,
+        source,
+        destination,
+        seen: None,
+    };
     damage(&mut inner, 0, random);
     if random.chance(3) {
         inner[0] ^= 0x10;
@@ -418,7 +520,8 @@ pub fn change(tables: &mut Tables, beginning: &Tables, random: &mut Random) {
     if pod.is_node() {
         key.address = be32(random.pick(&node_addresses(0).map(|(address, _)| address)));
     }
-    match random.below(14) {
+    match random.below(18) {
+        14.. => change_services(tables, random),
         0 => {
             if let Some(interface) = tables.interfaces.get_mut(&pod.ifindex()) {
                 interface.flags ^= EP_POLICY_READY;
@@ -497,6 +600,62 @@ pub fn change(tables: &mut Tables, beginning: &Tables, random: &mut Random) {
                 } else {
                     endpoint.vtep = be32(Ipv4Addr::new(192, 0, 2, 50));
                 }
+            }
+        }
+    }
+}
+
+/// A Service loses or gets backends, or goes.
+fn change_services(tables: &mut Tables, random: &mut Random) {
+    let ids: Vec<_> = tables.backends.keys().copied().collect();
+    let keys: Vec<_> = tables.frontends.keys().copied().collect();
+    let (Some(id), Some(key)) =
+        ((!ids.is_empty()).then(|| random.pick(&ids)), (!keys.is_empty()).then(|| random.pick(&keys)))
+    else {
+        return;
+    };
+    match random.below(8) {
+        // It serves no more, but is chosen still, as between two writes; or again.
+        0 => {
+            if let Some(backend) = tables.backends.get_mut(&id) {
+                backend.flags ^= BACKEND_SERVING;
+                *backend = backend.tagged();
+            }
+        }
+        // It serves no more and is not chosen.
+        1 | 2 => {
+            let other = random.pick(&ids);
+            for slot in tables.slots.values_mut().flat_map(|slots| &mut slots.backend) {
+                if *slot == id {
+                    *slot = other;
+                }
+            }
+            if let Some(backend) = tables.backends.get_mut(&id) {
+                backend.flags &= !BACKEND_SERVING;
+                *backend = backend.tagged();
+            }
+        }
+        3 => drop(tables.backends.remove(&id)),
+        // The id is another Service's.
+        4 => {
+            if let Some(backend) = tables.backends.get_mut(&id) {
+                backend.service = 1 + random.below(6) as u32;
+                *backend = backend.tagged();
+            }
+        }
+        5 => drop(tables.frontends.remove(&key)),
+        6 => {
+            if let Some(frontend) = tables.frontends.get_mut(&key) {
+                frontend.size = if frontend.size == 0 { 16 } else { 0 };
+                *frontend = frontend.tagged(&key);
+            }
+        }
+        _ => {
+            // Another line: other backends under the same address.
+            if let Some(frontend) = tables.frontends.get_mut(&key) {
+                let line = random.below(8) as u32;
+                (frontend.base, frontend.service) = (line * 16, line + 1);
+                *frontend = frontend.tagged(&key);
             }
         }
     }

@@ -121,6 +121,13 @@ fn expected() -> Vec<(Hook, Reason, bool)> {
     for reason in [Reason::PolicyEgress, Reason::PolicyIngress] {
         exits.extend([(Pod, reason, true), (Pod, reason, false)]);
     }
+    for hook in [Pod, NodePort] {
+        exits.extend(silent(hook, &[Reason::ServiceUnknown, Reason::ServiceNotLocal, Reason::ServiceChanging]));
+        for reason in [Reason::ServicePort, Reason::ServiceEmpty, Reason::ServiceGone] {
+            exits.extend([(hook, reason, true), (hook, reason, false)]);
+        }
+        exits.push((hook, Reason::NatPorts, true));
+    }
     // What the node opens is let in; what it answers is judged by the Pod's egress rules, seldom anew.
     exits.push((NodePort, Reason::PolicyEgress, false));
     exits.extend([(Pod, Reason::ArpAnswered, true), (NodePort, Reason::ArpAnswered, true)]);

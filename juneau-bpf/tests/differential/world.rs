@@ -12,7 +12,7 @@ use juneau_core::pipeline::{Generations as _, Limits, Packet, Pipeline};
 use juneau_core::tables::{Diff, Tables, TablesMut};
 use juneau_core::testkit::topology::{self, Pod, pods, vtep};
 use juneau_core::time::Now;
-use juneau_core::verdict::{Hook, Reason};
+use juneau_core::verdict::{Action, Hook, Reason};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::common::{Sandbox, ip};
@@ -159,7 +159,7 @@ impl World {
                 self.compare_state(seed);
             }
             7..55 => {
-                let (input, about) = generate::from_pod(random, self.reference.config.seeds, &self.sent);
+                let (input, about) = generate::from_pod(random, self.reference.config.seeds, &self.sent, &self.tables);
                 self.packet(step, seed, &input, about);
             }
             _ => {
@@ -221,7 +221,8 @@ impl World {
             self.reached.insert((input.hook, outcome.verdict.reason, outcome.verdict.answered));
         }
         if outcome.verdict.is_delivered() {
-            self.sent.extend(about);
+            let begin = if outcome.verdict.action == Action::Encap { 50 } else { 0 };
+            self.sent.extend(about.map(|about| about.delivered(&outcome.frame[begin..])));
             if self.sent.len() > 200 {
                 self.sent.drain(..100);
             }

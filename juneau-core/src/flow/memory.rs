@@ -167,7 +167,7 @@ impl FlowTable for MemFlowTable {
         }
         // A connection that takes the ports of one that ended may be another translation.
         if let Some(old) = old.filter(|old| old.peer != forward.peer)
-            && self.get(&old.peer).is_some_and(|held| held.peer == key && held.has(FLOW_REPLY))
+            && self.get(&old.peer).is_some_and(|held| held.peer == key)
         {
             self.remove(&old.peer);
         }

@@ -162,8 +162,6 @@ constants! {
     TAIL_OVERLAY_DECIDE: u32 = 6;
     /// ICMP errors of the underlay itself.
     TAIL_OVERLAY_UNDERLAY: u32 = 7;
-    /// A new connection to a Service, or one that is bound anew.
-    TAIL_POD_SERVICE: u32 = 8;
     /// Slots of the program array.
     TAIL_MAX: u32 = 16;
 

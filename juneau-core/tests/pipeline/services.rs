@@ -5,7 +5,7 @@ use juneau_core::flow::{FlowRead as _, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
 use juneau_core::layout::{
     BACKEND_SERVING, Backend, Be16, FLOW_NAT, Flow, FlowKey, FrontendKey, PROTO_TCP, SCOPE_OVERLAY, Slots, be32,
 };
-use juneau_core::packet::{IP_SCTP, IP_TCP, IP_UDP, Ethernet, Ipv4, Udp, view};
+use juneau_core::packet::{Ethernet, IP_SCTP, IP_TCP, IP_UDP, Ipv4, Udp, view};
 use juneau_core::pipeline::Outcome;
 use juneau_core::tables::{Diff, Tables};
 use juneau_core::testkit::packets::{Frame, Layer4, addresses, assert_checksums, data, fin, syn, syn_ack, udp};
@@ -52,8 +52,8 @@ fn connect(net: &mut Net, client: Pod, service: Ipv4Addr, port: u16, from: u16) 
     assert_checksums(&opened.frame);
     let backend = pod(backend);
     assert_peer(&opened, backend);
-    let answer = Frame::new(backend.address(), source, syn_ack(target, source_port))
-        .macs(backend.mac(), backend.gateway_mac());
+    let answer =
+        Frame::new(backend.address(), source, syn_ack(target, source_port)).macs(backend.mac(), backend.gateway_mac());
     let answered = net.send_frame(backend, &answer);
     assert_peer(&answered, client);
     assert_checksums(&answered.frame);
