@@ -1,7 +1,10 @@
 //! When a connection is idle: one table, used by the table in memory and by the sweep of the kernel's alike.
 
 use super::{TCP_ACK, TCP_FIN, TCP_RST};
-use crate::layout::{FLOW_EMBRYONIC, FLOW_SINGLE, Flow, FlowKey, PROTO_ICMP, PROTO_TCP};
+use crate::layout::{
+    FLOW_EMBRYONIC, FLOW_REPLY, FLOW_SINGLE, Flow, FlowKey, PROTO_ICMP, PROTO_TCP, REWRITE_DESTINATION_PORT,
+    REWRITE_SOURCE_PORT,
+};
 use crate::time::Now;
 
 /// What a connection does, as far as its entry tells.
@@ -17,6 +20,9 @@ pub enum Activity {
     HalfClosed,
     /// TCP with FIN of both sides, or RST.
     Closing,
+    /// The same of a connection whose port was translated: the other end remembers it (TIME-WAIT, RFC 9293, 3.6.1), so
+    /// that no other connection may have the port soon.
+    Resting,
     /// No answer yet, other protocols.
     Unanswered,
     /// Answered, other protocols.
@@ -33,10 +39,17 @@ impl Activity {
             Self::Established => 2 * 3600,
             Self::HalfClosed => 120,
             Self::Closing => 10,
+            Self::Resting => 60,
             Self::Answered => 180,
             Self::Opening | Self::Unanswered | Self::Echo => 30,
         }
     }
+}
+
+/// Whether the port of the connection's opener was translated.
+const fn took_port(flow: &Flow) -> bool {
+    let own = if flow.has(FLOW_REPLY) { REWRITE_DESTINATION_PORT } else { REWRITE_SOURCE_PORT };
+    flow.rewrite & own != 0
 }
 
 /// What the connection of an entry does. Both its entries tell the same, but for an answer that is just arriving.
@@ -49,7 +62,7 @@ pub const fn activity(key: &FlowKey, flow: &Flow) -> Activity {
         PROTO_ICMP => Activity::Echo,
         PROTO_TCP => {
             if flow.saw(TCP_RST) || own & peer & TCP_FIN != 0 {
-                Activity::Closing
+                if took_port(flow) { Activity::Resting } else { Activity::Closing }
             } else if flow.saw(TCP_FIN) {
                 Activity::HalfClosed
             } else if unanswered || flow.has(FLOW_SINGLE) && own & TCP_ACK == 0 {
@@ -81,7 +94,7 @@ pub fn is_idle(key: &FlowKey, flow: &Flow, peer: Option<&Flow>, now: Now) -> boo
 mod tests {
     use super::super::TCP_SYN;
     use super::*;
-    use crate::layout::{PROTO_OTHER, PROTO_UDP};
+    use crate::layout::{PROTO_OTHER, PROTO_UDP, REWRITE_DESTINATION, REWRITE_SOURCE};
 
     const NOW: Now = Now { stamp: 100_000, hz: 256 };
 
@@ -107,6 +120,23 @@ mod tests {
         assert_eq!(limit(PROTO_UDP, FLOW_SINGLE), 30);
         assert_eq!(limit(PROTO_OTHER, 0), 180);
         assert_eq!(limit(PROTO_ICMP, 0), 30);
+    }
+
+    #[test]
+    fn a_port_that_was_given_rests() {
+        let key = FlowKey { scope: FlowKey::scope(5, 0, PROTO_TCP), ..FlowKey::default() };
+        let limit = |flags, rewrite| idle_limit(&key, &Flow { flags, rewrite, ..Flow::default() }, NOW);
+        let closed = u32::from(TCP_RST | TCP_ACK);
+        let service = REWRITE_SOURCE | REWRITE_DESTINATION;
+        for (flags, port, target) in [
+            (closed, REWRITE_SOURCE_PORT, REWRITE_DESTINATION_PORT),
+            (closed | FLOW_REPLY, REWRITE_DESTINATION_PORT, REWRITE_SOURCE_PORT),
+        ] {
+            assert_eq!(limit(flags, service | port), 60);
+            assert_eq!(limit(flags, service | port | target), 60);
+            assert_eq!(limit(flags, service | target), 10, "the Service's port is nobody's to give");
+            assert_eq!(limit(flags & !u32::from(TCP_RST), service | port), 7200);
+        }
     }
 
     #[test]
