@@ -3,28 +3,34 @@
 use super::context::{Parsed, PathResult, Run, Stop, fault};
 use super::deliver::here;
 use super::overlay::Arrival;
+use super::route::Target;
 use super::{NodeState, Outcome, TableRead, parse};
 use crate::flow::FlowTable;
 use crate::layout::{
-    Be16, EGRESS_ENCAP, EGRESS_PEER, EP_ROUTER, Flow, FlowKey, Interface, SCOPE_MASK, SCOPE_OVERLAY, SCOPE_TRANSIT,
-    proto,
+    Be16, EGRESS_ENCAP, EGRESS_PEER, EP_ROUTER, FLOW_NAT, Flow, FlowKey, Interface, SCOPE_MASK, SCOPE_OVERLAY,
+    SCOPE_TRANSIT, proto,
 };
 use crate::packet::{ICMP_ECHO, ICMP_ECHO_REPLY, IP_ICMP, IP_SCTP, IP_TCP, IP_UDP, Icmp, Ipv4, Udp, view};
 use crate::verdict::Reason;
 
 impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
-    /// An error that a Pod sends: routed to its destination without a record of its own.
+    /// An error that a Pod sends: routed to its destination without a record of its own. About a translated flow it is
+    /// translated as the flow's answers are, and so routed to where they go.
     pub(super) fn pod_icmp_error(&mut self, interface: &Interface, parsed: &Parsed) -> Result<Outcome, Stop> {
         let quoted = quote(self.packet.frame, parsed)?;
         // A Pod speaks for itself alone; else every Pod of a VPC could end the others' connections.
         let for_itself = parsed.transit || quoted.destination == parsed.key.source;
-        let about_own = for_itself && self.quoted_flow(&turned(&quoted, parsed))?.is_some();
-        if !about_own && !self.is_routed_here(interface, &quoted)? {
+        let answers = self.quoted_flow(&turned(&quoted, parsed))?;
+        if !(for_itself && answers.is_some()) && !self.is_routed_here(interface, &quoted)? {
             return Err(Stop::Drop(Reason::IcmpNoFlow));
         }
         self.slow = true;
         let sender = self.pod_sender(interface);
-        let target = self.route(&sender, parsed.key.destination)?;
+        let answers = answers.filter(|record| record.has(FLOW_NAT));
+        let destination = answers.map_or(parsed.key.destination, |record| record.peer.source);
+        let route = self.route_to(&sender, destination)?;
+        let target = self.target(&sender, destination, route, answers.is_some())?;
+        let target = Target { connected: target.connected && answers.is_none(), ..target };
         let mut flow = self.deliver(&sender, &target, None)?;
         if flow.ttl_decrement != 0 && parsed.ttl <= flow.ttl_decrement {
             return Err(Stop::Drop(Reason::TtlExceeded));
@@ -33,7 +39,7 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         if flow.kind == EGRESS_ENCAP {
             flow.outer_port = Be16::new(self.config.seeds.outer_port(&parsed.key));
         }
-        Ok(self.emit_pod(parsed, &flow))
+        Ok(self.emit_pod(parsed, &as_answers(flow, answers)))
     }
 
     /// An error from another node: to the Pod whose flow it is about.
@@ -46,7 +52,8 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
     ) -> Result<Flow, Stop> {
         let quoted = quote(frame, parsed)?;
         let receiver = self.receiver(arrival, parsed, mac)?;
-        if self.quoted_flow(&turned(&quoted, parsed))?.is_none() {
+        let answers = self.quoted_flow(&turned(&quoted, parsed))?;
+        if answers.is_none() {
             let router = receiver.endpoint.flags & EP_ROUTER != 0;
             let through = quoted.in_scope(arrival.vni, SCOPE_OVERLAY);
             if !router || self.quoted_flow(&through)?.is_none() {
@@ -54,12 +61,13 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
             }
         }
         self.slow = true;
-        Ok(Flow {
+        let flow = Flow {
             kind: here(receiver.endpoint.flags),
             ifindex: receiver.ifindex,
             vpc_index: receiver.segment.vpc_index,
             ..Flow::default()
-        })
+        };
+        Ok(as_answers(flow, answers))
     }
 
     fn quoted_flow(&self, key: &FlowKey) -> PathResult<Option<Flow>> {
@@ -79,6 +87,18 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         Ok(leads_here(self.quoted_flow(&quoted.in_scope(interface.vni, SCOPE_OVERLAY))?)
             || leads_here(self.quoted_flow(&quoted.in_scope(interface.vpc, 0))?))
     }
+}
+
+/// The way of an error with the translation of the answers of the flow that it is about.
+fn as_answers(flow: Flow, answers: Option<Flow>) -> Flow {
+    answers.filter(|record| record.has(FLOW_NAT)).map_or(flow, |record| Flow {
+        flags: FLOW_NAT,
+        peer: record.peer,
+        rewrite: record.rewrite,
+        address_difference: record.address_difference,
+        port_difference: record.port_difference,
+        ..flow
+    })
 }
 
 /// The tuple that an error quotes, as it stands there. Its scope holds the protocol alone.

@@ -2,7 +2,7 @@
 
 use super::context::{Parsed, Part, Run};
 use crate::layout::{Be16, Flow, FlowKey, NAT_PORT_FIRST, NAT_TRIES, REWRITE_DESTINATION_PORT, REWRITE_SOURCE_PORT};
-use crate::packet::{Ethernet, IP_TCP, IP_UDP, Ipv4, Tcp, Udp, adjusted, view_mut};
+use crate::packet::{Ethernet, IP_TCP, IP_UDP, Icmp, Ipv4, Tcp, Udp, adjusted, view_mut};
 
 /// Ports that may be tried for the answers of a flow. Other protocols keep the port that they have: a checksum of SCTP
 /// covers the whole packet, and an echo is known by its identifier.
@@ -39,8 +39,36 @@ fn adjust(checksum: &mut Be16, difference: u16, optional: bool) {
     *checksum = Be16::from_bytes(after.to_ne_bytes());
 }
 
-/// Rewrites a frame of a translated flow. TTL and MTU were judged before.
+/// Rewrites an ICMP error about a translated flow: it leaves as the flow's answers do, and quotes what its receiver
+/// sent. A router between the two ends keeps its own address. A quoted checksum of layer 4 stays as it is: what is cut short
+/// has none that could be checked.
+fn rewrite_error(frame: &mut [u8], flow: &Flow) {
+    let out = flow.peer.reversed();
+    let Some((_, rest)) = view_mut::<Ethernet>(frame) else { return };
+    let Some((ip, rest)) = view_mut::<Ipv4>(rest) else { return };
+    let Some((icmp, rest)) = view_mut::<Icmp>(rest) else { return };
+    let Some((quoted, rest)) = view_mut::<Ipv4>(rest) else { return };
+    if ip.source == quoted.destination {
+        ip.source = out.source;
+    }
+    ip.destination = out.destination;
+    ip.set_checksum();
+    // The quoted header's sum stays what it was, and with it the sum of the whole but for the ports.
+    (quoted.source, quoted.destination) = (out.destination, out.source);
+    adjust(&mut quoted.checksum, flow.address_difference, false);
+    if flow.rewrite & (REWRITE_SOURCE_PORT | REWRITE_DESTINATION_PORT) != 0
+        && let Some((ports, _)) = view_mut::<Udp>(rest)
+    {
+        (ports.source_port, ports.destination_port) = (out.destination_port, out.source_port);
+        adjust(&mut icmp.checksum, flow.port_difference, false);
+    }
+}
+
+/// Rewrites a frame of a translated flow, or an ICMP error about one. TTL and MTU were judged before.
 pub(super) fn rewrite(frame: &mut [u8], parsed: &Parsed, flow: &Flow) {
+    if parsed.icmp_error {
+        return rewrite_error(frame, flow);
+    }
     let out = flow.peer.reversed();
     let Some((_, rest)) = view_mut::<Ethernet>(frame) else { return };
     let Some((ip, rest)) = view_mut::<Ipv4>(rest) else { return };
