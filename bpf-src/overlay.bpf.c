@@ -119,7 +119,7 @@ int jn_overlay_decide(struct __sk_buff *skb)
 		if (reason)
 			goto drop;
 	}
-	return jn_emit_overlay(skb, context, hook, &context->flow, packet);
+	return jn_emit_overlay(skb, context, hook, &context->flow, packet, 1);
 drop:
 	return jn_drop(skb, context, hook, reason);
 }
@@ -179,13 +179,16 @@ int jn_overlay_other(struct __sk_buff *skb)
 		jn_quote_as_is(&quote, packet->vni | JN_SCOPE_OVERLAY, &key);
 		if (!jn_quote_flow(context, &key))
 			goto drop;
+		context->old.flags = 0;
 	}
 	context->verdict.slow = 1;
 	__builtin_memset(flow, 0, JN_FLOW_HOT);
 	flow->kind = jn_here(context->receiver.flags);
 	flow->ifindex = ifindex;
 	flow->vpc_index = context->segment.vpc_index;
-	return jn_emit_overlay(skb, context, hook, flow, packet);
+	if (context->old.flags & JN_FLOW_NAT)
+		jn_error_as_answers(context);
+	return jn_emit_overlay(skb, context, hook, flow, packet, 1);
 drop:
 	return jn_drop(skb, context, hook, reason);
 }

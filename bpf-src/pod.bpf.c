@@ -137,7 +137,7 @@ static __always_inline int jn_pod_receive(struct __sk_buff *skb, __u32 hook)
 		goto next;
 	jn_step(context, JN_STAGE_FLOW, JN_FOUND_CURRENT, flow->flags, flow->stamp, flow->epoch, flow->vpc_index);
 	jn_flow_touch(entry, flow, &packet);
-	return jn_emit_pod(skb, context, hook, flow, &packet, ethernet, ip);
+	return jn_emit_pod(skb, context, hook, flow, &packet, ethernet, ip, 0);
 
 next:
 	context->verdict.hook = hook;
@@ -343,7 +343,7 @@ int jn_pod_decide(struct __sk_buff *skb)
 	reason = JN_MALFORMED;
 	if (data + sizeof(*ethernet) + sizeof(struct jn_ipv4) > end)
 		goto drop;
-	return jn_emit_pod(skb, context, hook, &context->flow, packet, ethernet, (void *)(ethernet + 1));
+	return jn_emit_pod(skb, context, hook, &context->flow, packet, ethernet, (void *)(ethernet + 1), 1);
 drop:
 	return jn_drop(skb, context, hook, reason);
 }
@@ -380,7 +380,8 @@ int jn_pod_icmp(struct __sk_buff *skb)
 	struct jn_ethernet *ethernet;
 	struct jn_flow *flow;
 	void *data, *end;
-	int connected = 0;
+	int connected = 0, translated = 0;
+	__be32 destination;
 	__u32 hook;
 	int reason;
 
@@ -388,6 +389,7 @@ int jn_pod_icmp(struct __sk_buff *skb)
 		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
 	hook = jn_pod_hook(context);
 	packet = &context->packet;
+	destination = packet->key.key.destination;
 	flow = &context->flow;
 	interface = jn_interface(skb->ifindex);
 	reason = JN_NO_INTERFACE;
@@ -408,6 +410,9 @@ int jn_pod_icmp(struct __sk_buff *skb)
 	    !jn_quote_flow(context, &turned)) {
 		if (!jn_pod_router_quote(skb, context, interface, &quote))
 			goto drop;
+	} else if (context->old.flags & JN_FLOW_NAT) {
+		translated = 1;
+		destination = context->old.peer.source;
 	}
 
 	context->verdict.slow = 1;
@@ -419,18 +424,21 @@ int jn_pod_icmp(struct __sk_buff *skb)
 	sender.gateway = interface->gateway;
 	sender.mac = interface->mac;
 	sender.known = 0;
-	reason = jn_route(context, &sender, packet->key.key.destination, &connected);
+	jn_route_find(context, interface->table, destination);
+	reason = jn_target(context, &sender, destination, translated, &connected);
 	if (reason)
 		goto drop;
-	reason = jn_deliver(context, &sender, connected, flow);
+	reason = jn_deliver(context, &sender, connected && !translated, flow);
 	if (reason)
 		goto drop;
+	if (translated)
+		jn_error_as_answers(context);
 	reason = JN_TTL_EXCEEDED;
 	if (flow->ttl_decrement && packet->ttl <= flow->ttl_decrement)
 		goto drop;
 	if (flow->kind == JN_EGRESS_ENCAP)
 		flow->outer_port = jn_outer_port(&packet->key);
-	return jn_emit_pod(skb, context, hook, flow, packet, ethernet, (void *)(ethernet + 1));
+	return jn_emit_pod(skb, context, hook, flow, packet, ethernet, (void *)(ethernet + 1), 1);
 drop:
 	return jn_drop(skb, context, hook, reason);
 }

@@ -76,6 +76,62 @@ static __always_inline int jn_rewrite(struct __sk_buff *skb, const struct jn_flo
 	return JN_OK;
 }
 
+/*
+ * Rewrites an ICMP error about a translated flow: it leaves as the flow's answers do, and quotes what its receiver sent.
+ * A router between the two ends keeps its own address. The quoted header's sum stays what it was, and with it the sum of
+ * the whole but for the ports. A quoted checksum of layer 4 stays as it is.
+ */
+static __always_inline int jn_rewrite_error(struct __sk_buff *skb, const struct jn_flow *flow)
+{
+	const struct jn_flow_key *peer = &flow->peer;
+	struct jn_ipv4 *ip, *quoted;
+	struct jn_icmp *icmp;
+	void *data, *end;
+	__be16 *ports;
+
+	jn_pull(skb, JN_QUOTE_END, &data, &end);
+	if (data + JN_QUOTE_END > end)
+		return JN_MALFORMED;
+	ip = data + sizeof(struct jn_ethernet);
+	icmp = (void *)(ip + 1);
+	quoted = (void *)(icmp + 1);
+	ports = (void *)(quoted + 1);
+	if (ip->source == quoted->destination)
+		ip->source = peer->destination;
+	ip->destination = peer->source;
+	ip->check = jn_checksum_fold(*(__u16 *)ip + ip->length + ip->id + ip->fragment + *(__u16 *)&ip->ttl +
+				     (ip->source & 0xffff) + (ip->source >> 16) + (ip->destination & 0xffff) +
+				     (ip->destination >> 16));
+	quoted->source = peer->source;
+	quoted->destination = peer->destination;
+	if (flow->address_difference)
+		quoted->check = jn_checksum_adjust(quoted->check, flow->address_difference);
+	if (flow->port_difference) {
+		ports[0] = peer->source_port;
+		ports[1] = peer->destination_port;
+		icmp->check = jn_checksum_adjust(icmp->check, flow->port_difference);
+	}
+	return JN_OK;
+}
+
+/* The same of context->flow and context->packet, for programs of a miss: the verifier walks through it once. */
+JN_ONCE int jn_rewrite_miss(struct __sk_buff *skb)
+{
+	struct jn_context *context = jn_context();
+	struct jn_ipv4 *ip;
+	void *data, *end;
+
+	if (!context)
+		return JN_NO_CONTEXT;
+	if (context->packet.flags & JN_PACKET_ICMP_ERROR)
+		return jn_rewrite_error(skb, &context->flow);
+	jn_pull(skb, sizeof(struct jn_ethernet) + sizeof(*ip) + 4, &data, &end);
+	ip = data + sizeof(struct jn_ethernet);
+	if ((void *)(ip + 1) > end)
+		return JN_MALFORMED;
+	return jn_rewrite(skb, &context->flow, &context->packet, ip);
+}
+
 /* Into the Pod behind `ifindex`. Its stack takes what is addressed to this host only. */
 static __always_inline int jn_into_pod(struct __sk_buff *skb, __u32 ifindex)
 {
@@ -182,17 +238,17 @@ static __always_inline int jn_emit_encap(struct __sk_buff *skb, struct jn_contex
 	return bpf_redirect_neigh(jn_config.underlay_ifindex, &next_hop, sizeof(next_hop), 0);
 }
 
-/* What a Pod sends, or the node. `ethernet` and `ip` are its readable headers. */
+/* What a Pod sends, or the node. `ethernet` and `ip` are its readable headers. `miss` is a constant. */
 static __always_inline int jn_emit_pod(struct __sk_buff *skb, struct jn_context *context, __u32 hook,
 				       const struct jn_flow *flow, const struct jn_packet *packet,
-				       struct jn_ethernet *ethernet, struct jn_ipv4 *ip)
+				       struct jn_ethernet *ethernet, struct jn_ipv4 *ip, int miss)
 {
 	jn_step(context, JN_STAGE_EMIT, flow->kind, flow->ifindex, flow->vtep, flow->vni, flow->ttl_decrement);
 	jn_ttl_decrease(ip, flow->ttl_decrement);
 	jn_mac_copy(ethernet->destination, flow->dmac);
 	jn_mac_copy(ethernet->source, flow->smac);
 	if (JN_UNLIKELY(flow->flags & JN_FLOW_NAT)) {
-		int reason = jn_rewrite(skb, flow, packet, ip);
+		int reason = miss ? jn_rewrite_miss(skb) : jn_rewrite(skb, flow, packet, ip);
 
 		if (reason)
 			return jn_drop(skb, context, hook, reason);
@@ -206,7 +262,7 @@ static __always_inline int jn_emit_pod(struct __sk_buff *skb, struct jn_context 
 
 /* A packet from another node, in either of the overlay's hooks. */
 static __always_inline int jn_emit_overlay(struct __sk_buff *skb, struct jn_context *context, __u32 hook,
-					   const struct jn_flow *flow, const struct jn_packet *packet)
+					   const struct jn_flow *flow, const struct jn_packet *packet, int miss)
 {
 	jn_step(context, JN_STAGE_EMIT, flow->kind, flow->ifindex, flow->vtep, flow->vni, hook);
 	if (hook == JN_HOOK_OVERLAY) {
@@ -234,7 +290,9 @@ static __always_inline int jn_emit_overlay(struct __sk_buff *skb, struct jn_cont
 		struct jn_ipv4 *ip = jn_data(skb) + sizeof(struct jn_ethernet);
 		int reason = JN_MALFORMED;
 
-		if ((void *)(ip + 1) <= jn_data_end(skb))
+		if (miss)
+			reason = jn_rewrite_miss(skb);
+		else if ((void *)(ip + 1) <= jn_data_end(skb))
 			reason = jn_rewrite(skb, flow, packet, ip);
 		if (reason)
 			return jn_drop(skb, context, hook, reason);

@@ -3,13 +3,6 @@
 #pragma once
 #include "decide.h"
 
-enum {
-	/* The part of a quote that is read: an IPv4 header and 8 bytes. */
-	JN_QUOTE_LENGTH = sizeof(struct jn_ipv4) + 8,
-	/* Its end in an Ethernet frame. */
-	JN_QUOTE_END = sizeof(struct jn_ethernet) + sizeof(struct jn_ipv4) + sizeof(struct jn_icmp) + JN_QUOTE_LENGTH,
-};
-
 struct jn_quote {
 	__be32 source;
 	__be32 destination;
@@ -55,12 +48,25 @@ static __always_inline void jn_quote_as_is(const struct jn_quote *quote, __u32 s
 	jn_key_set(key, scope, quote->protocol, quote->source, quote->destination, quote->ports);
 }
 
-/* Whether the flow exists, stale or not. Its hot line is in context->old. */
+/* Whether the flow exists, stale or not. Its record is in context->old. */
 static __always_inline int jn_quote_flow(struct jn_context *context, const union jn_key_words *key)
 {
 	struct jn_flow *entry = bpf_map_lookup_elem(&jn_flows, &key->key);
 
-	return entry && jn_flow_copy(&context->old, entry, jn_fold(key), JN_FLOW_HOT);
+	return entry && jn_flow_copy(&context->old, entry, jn_fold(key), sizeof(context->old));
+}
+
+/* An error about a translated flow, in context->old, is translated as the flow's answers are. */
+static __always_inline void jn_error_as_answers(struct jn_context *context)
+{
+	struct jn_flow *flow = &context->flow;
+	const struct jn_flow *old = &context->old;
+
+	flow->flags = JN_FLOW_NAT;
+	flow->rewrite = old->rewrite;
+	flow->address_difference = old->address_difference;
+	flow->port_difference = old->port_difference;
+	flow->peer = old->peer;
 }
 
 /* A router's error about a flow that leads through it. */

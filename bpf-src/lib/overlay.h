@@ -119,7 +119,7 @@ static __always_inline int jn_overlay_receive(struct __sk_buff *skb, struct jn_c
 		goto next;
 	jn_step(context, JN_STAGE_FLOW, JN_FOUND_CURRENT, flow->flags, flow->stamp, flow->epoch, flow->vpc_index);
 	jn_flow_touch(entry, flow, packet);
-	return jn_emit_overlay(skb, context, hook, flow, packet);
+	return jn_emit_overlay(skb, context, hook, flow, packet, 0);
 
 next:
 	context->packet = *packet;

@@ -3,7 +3,13 @@
 #pragma once
 #include "count.h"
 
-enum { JN_SCTP_LENGTH = 12 };
+enum {
+	JN_SCTP_LENGTH = 12,
+	/* The part of an ICMP error's quote that is read: an IPv4 header and 8 bytes. */
+	JN_QUOTE_LENGTH = sizeof(struct jn_ipv4) + 8,
+	/* Its end in an Ethernet frame. */
+	JN_QUOTE_END = sizeof(struct jn_ethernet) + sizeof(struct jn_ipv4) + sizeof(struct jn_icmp) + JN_QUOTE_LENGTH,
+};
 
 /* 0/8, 127/8, 169.254/16, 224/4, 240/4: never forwarded. */
 static __always_inline int jn_forbidden(__be32 address)

@@ -66,7 +66,7 @@ fn a_kill_and_a_restart_move_no_packet() {
         assert_eq!(agent.status().attachments, attachments);
         assert_eq!(agent.endpoints(), endpoints);
         assert_eq!(agent.status().generation, 2);
-        assert!(!Path::new(PINS).join("abi-2/gen-1").exists(), "the first load's pins are gone");
+        assert!(!Path::new(PINS).join("abi-3/gen-1").exists(), "the first load's pins are gone");
         let tcp = agent.flows().flows.into_iter().filter(|flow| flow.protocol == "tcp").count();
         assert_eq!(tcp, 2, "the connection has its two entries");
 

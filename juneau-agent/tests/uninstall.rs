@@ -107,7 +107,7 @@ fn a_node_is_taken_over_and_given_back() {
         assert!(a1.succeeds("ping -c 1 -W 2 10.0.2.10") && other.speaks());
         let running = state(&node, &other);
         let programs = ["jn_pod", "jn_overlay", "jn_vxlan", "jn_cgroup"].map(|name| {
-            let shown = run(&format!("bpftool prog show pinned /sys/fs/bpf/juneau/abi-2/gen-1/{name}"));
+            let shown = run(&format!("bpftool prog show pinned /sys/fs/bpf/juneau/abi-3/gen-1/{name}"));
             shown.split_once(':').unwrap().0.to_owned()
         });
         let run_still = || {
@@ -148,7 +148,7 @@ fn a_node_is_taken_over_and_given_back() {
             "removed program underlay device up0".into(),
             "removed program VXLAN device juneau.vxlan".into(),
             "removed program cgroup".into(),
-            "removed maps /sys/fs/bpf/juneau/abi-2".into(),
+            "removed maps /sys/fs/bpf/juneau/abi-3".into(),
             "removed directory /sys/fs/bpf/juneau".into(),
             "removed device juneau.vxlan".into(),
             "removed neighbour 192.168.77.12 on up0".into(),
@@ -210,7 +210,7 @@ fn what_is_not_ours_stays_and_what_is_half_made_goes() {
         run(&format!("cp {cni}/net.d/10-other.conflist {cni}/net.d/05-juneau.conflist"));
         run(&format!("echo '{{\"plugins\":[{{\"type\":\"juneau\"}}]}}' >{cni}/net.d/90-mine.conflist"));
         run(&format!("echo other >{cni}/bin/juneau"));
-        run("mkdir -p /sys/fs/bpf/juneau/abi-2 /sys/fs/bpf/juneau/theirs /sys/fs/bpf/juneau/links");
+        run("mkdir -p /sys/fs/bpf/juneau/abi-3 /sys/fs/bpf/juneau/theirs /sys/fs/bpf/juneau/links");
         run("ip link add juneau.vxlan type veth peer name jv1");
         let state_dir = node.directory.path().join("state");
         std::fs::create_dir(&state_dir).unwrap();
@@ -237,7 +237,7 @@ fn what_is_not_ours_stays_and_what_is_half_made_goes() {
                 format!("removed file {cni}/bin/.juneau.unfinished"),
                 "removed Pod interface eth0half".into(),
                 "removed Pod interface eth0back".into(),
-                "removed maps /sys/fs/bpf/juneau/abi-2".into(),
+                "removed maps /sys/fs/bpf/juneau/abi-3".into(),
                 "left pin /sys/fs/bpf/juneau/theirs".into(),
                 "left device juneau.vxlan".into(),
                 format!("removed lock {}/agent.lock", state_dir.display()),
@@ -249,7 +249,7 @@ fn what_is_not_ours_stays_and_what_is_half_made_goes() {
             assert!(item["why"].is_string() && item["remedy"].is_string(), "{item}");
         }
         assert!(other.speaks());
-        let gone = ["/sys/fs/bpf/juneau/abi-2\n", "/sys/fs/bpf/juneau/links\n"];
+        let gone = ["/sys/fs/bpf/juneau/abi-3\n", "/sys/fs/bpf/juneau/links\n"];
         let expected = gone.iter().fold(before, |text, line| text.replace(line, ""));
         assert_eq!(state(&node, &other), expected);
     });

@@ -11,7 +11,7 @@ fn a_second_load_takes_over_maps_and_links() {
     sandbox(|sandbox| {
         let ifindex = sandbox.veth("pod0.1");
         let first = Dataplane::open(sandbox.options()).unwrap();
-        assert_eq!(first.load(), LoadId { abi: 2, generation: 1 });
+        assert_eq!(first.load(), LoadId { abi: 3, generation: 1 });
         first.attach_pod("pod0.1", ifindex).unwrap();
         let flows = first.map_id("jn_flows").unwrap();
         let tails = first.map_id("jn_tails").unwrap();
@@ -35,8 +35,8 @@ fn a_second_load_takes_over_maps_and_links() {
         assert_eq!(adopted.len(), 1);
         assert_eq!(adopted[0].load, Some(second.load()));
         assert_ne!(adopted[0].program, links[0].program);
-        assert_eq!(second.retire_old_generations().unwrap(), [LoadId { abi: 2, generation: 1 }]);
-        assert!(!sandbox.pins("abi-2").contains(&"gen-1".to_owned()));
+        assert_eq!(second.retire_old_generations().unwrap(), [LoadId { abi: 3, generation: 1 }]);
+        assert!(!sandbox.pins("abi-3").contains(&"gen-1".to_owned()));
         second.remove().unwrap();
         assert!(!sandbox.root().exists());
     });
@@ -56,14 +56,14 @@ fn a_pinned_map_of_another_size_is_refused_and_nothing_changes() {
     sandbox(|sandbox| {
         std::fs::create_dir_all(sandbox.root().join("abi-7")).unwrap();
         drop(Dataplane::open(sandbox.options()).unwrap());
-        let before = sandbox.pins("abi-2");
+        let before = sandbox.pins("abi-3");
         let mut options = sandbox.options();
         options.sizes.flows = Some(8192);
         let error = Dataplane::open(options).unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, Error::ForeignMap { ref map, .. } if map == "jn_flows"), "{text}");
-        assert!(text.contains("4096") && text.contains("8192") && text.contains("abi-2"), "{text}");
-        assert_eq!(sandbox.pins("abi-2"), before);
+        assert!(text.contains("4096") && text.contains("8192") && text.contains("abi-3"), "{text}");
+        assert_eq!(sandbox.pins("abi-3"), before);
         let again = Dataplane::open(sandbox.options()).unwrap();
         assert_eq!(again.other_abis().unwrap(), [7]);
     });

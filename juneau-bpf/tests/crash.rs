@@ -42,7 +42,7 @@ fn assert_whole(sandbox: &Sandbox, dataplane: &Dataplane) {
     let links = dataplane.links().unwrap();
     assert_eq!(links.len(), 2, "{links:?}");
     assert!(links.iter().all(|link| link.is_live() && link.load == Some(dataplane.load())), "{links:?}");
-    let generations: Vec<_> = sandbox.pins("abi-2").into_iter().filter(|name| name.starts_with("gen-")).collect();
+    let generations: Vec<_> = sandbox.pins("abi-3").into_iter().filter(|name| name.starts_with("gen-")).collect();
     assert_eq!(generations, [format!("gen-{}", dataplane.load().generation)]);
 }
 

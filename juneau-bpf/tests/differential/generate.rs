@@ -4,7 +4,7 @@ use core::net::Ipv4Addr;
 
 use juneau_core::flow::{TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
 use juneau_core::layout::{
-    BACKEND_SERVING, Be32, EP_LOCAL, EP_POLICY_READY, EndpointKey, POLICY_DENY, Policy, PolicyKey, ROUTE_TARGET_GONE,
+    BACKEND_SERVING, Backend, Be32, EP_LOCAL, EP_POLICY_READY, EndpointKey, Frontend, POLICY_DENY, Policy, PolicyKey, ROUTE_TARGET_GONE,
     Seeds, be32,
 };
 use juneau_core::tables::Tables;
@@ -614,49 +614,42 @@ fn change_services(tables: &mut Tables, random: &mut Random) {
     else {
         return;
     };
+    let backend = |tables: &mut Tables, change: &dyn Fn(&mut Backend)| {
+        if let Some(mut backend) = tables.backends.get(&id).copied() {
+            change(&mut backend);
+            tables.backends.insert(id, backend.tagged());
+        }
+    };
+    let frontend = |tables: &mut Tables, change: &dyn Fn(&mut Frontend)| {
+        if let Some(mut frontend) = tables.frontends.get(&key).copied() {
+            change(&mut frontend);
+            tables.frontends.insert(key, frontend.tagged(&key));
+        }
+    };
     match random.below(8) {
         // It serves no more, but is chosen still, as between two writes; or again.
-        0 => {
-            if let Some(backend) = tables.backends.get_mut(&id) {
-                backend.flags ^= BACKEND_SERVING;
-                *backend = backend.tagged();
-            }
-        }
+        0 => backend(tables, &|backend| backend.flags ^= BACKEND_SERVING),
         // It serves no more and is not chosen.
         1 | 2 => {
             let other = random.pick(&ids);
-            for slot in tables.slots.values_mut().flat_map(|slots| &mut slots.backend) {
-                if *slot == id {
-                    *slot = other;
-                }
+            for (line, mut slots) in tables.slots.iter().map(|(line, slots)| (*line, *slots)).collect::<Vec<_>>() {
+                slots.backend.iter_mut().filter(|slot| **slot == id).for_each(|slot| *slot = other);
+                tables.slots.insert(line, slots);
             }
-            if let Some(backend) = tables.backends.get_mut(&id) {
-                backend.flags &= !BACKEND_SERVING;
-                *backend = backend.tagged();
-            }
+            backend(tables, &|backend| backend.flags &= !BACKEND_SERVING);
         }
         3 => drop(tables.backends.remove(&id)),
         // The id is another Service's.
         4 => {
-            if let Some(backend) = tables.backends.get_mut(&id) {
-                backend.service = 1 + random.below(6) as u32;
-                *backend = backend.tagged();
-            }
+            let service = 1 + random.below(6) as u32;
+            backend(tables, &|backend| backend.service = service);
         }
         5 => drop(tables.frontends.remove(&key)),
-        6 => {
-            if let Some(frontend) = tables.frontends.get_mut(&key) {
-                frontend.size = if frontend.size == 0 { 16 } else { 0 };
-                *frontend = frontend.tagged(&key);
-            }
-        }
+        6 => frontend(tables, &|frontend| frontend.size = if frontend.size == 0 { 16 } else { 0 }),
         _ => {
             // Another line: other backends under the same address.
-            if let Some(frontend) = tables.frontends.get_mut(&key) {
-                let line = random.below(8) as u32;
-                (frontend.base, frontend.service) = (line * 16, line + 1);
-                *frontend = frontend.tagged(&key);
-            }
+            let line = random.below(8) as u32;
+            frontend(tables, &|frontend| (frontend.base, frontend.service) = (line * 16, line + 1));
         }
     }
 }

@@ -220,7 +220,7 @@ fn icmp_types_and_other_protocols() {
             lab.send(a, &lab.packet("a", "b", ICMP, l4).bytes()).dropped(Reason::Malformed);
         }
         // The key of a protocol without ports has the protocol in their place.
-        for (protocol, length) in [(50, 3), (132, 12), (4, 0), (0, 40)] {
+        for (protocol, length) in [(50, 3), (133, 12), (4, 0), (0, 40)] {
             lab.send(a, &lab.packet("a", "b", protocol, vec![7; length]).bytes()).delivered(b);
             let key = lab.key(crate::lab::RED, "a", "b", protocol, (protocol.into(), protocol.into()));
             assert_eq!(key.scope >> 26, 63);

@@ -20,8 +20,8 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         let quoted = quote(self.packet.frame, parsed)?;
         // A Pod speaks for itself alone; else every Pod of a VPC could end the others' connections.
         let for_itself = parsed.transit || quoted.destination == parsed.key.source;
-        let answers = self.quoted_flow(&turned(&quoted, parsed))?;
-        if !(for_itself && answers.is_some()) && !self.is_routed_here(interface, &quoted)? {
+        let answers = if for_itself { self.quoted_flow(&turned(&quoted, parsed))? } else { None };
+        if answers.is_none() && !self.is_routed_here(interface, &quoted)? {
             return Err(Stop::Drop(Reason::IcmpNoFlow));
         }
         self.slow = true;
