@@ -165,7 +165,7 @@ impl FlowTable for MemFlowTable {
             }
             return Ok(Committed::Full);
         }
-        // A connection that takes the ports of one that ended may be another translation.
+        // A connection that takes the ports of one that ended, of its answers even, may be another translation.
         if let Some(old) = old.filter(|old| old.peer != forward.peer)
             && self.get(&old.peer).is_some_and(|held| held.peer == key)
         {

@@ -255,6 +255,21 @@ fn translations<F: FlowTable>(table: &mut F) {
     assert_eq!(table.lookup(&key(3).reversed()).unwrap(), None);
     assert_eq!((counts(table), table.len().unwrap()), ((2, 2), 4));
     assert_eq!(table.commit(&opening(3)).unwrap(), Committed::Both, "it is free now");
+
+    // So do those of its answers, whose other direction is what was counted.
+    let back = key(4).reversed();
+    let way = Flow { vpc_index: INDEX, ..Flow::default() };
+    let forward = Flow { peer: key(5), ..way };
+    let reverse = Flow { flags: FLOW_REPLY, peer: back, ..way };
+    let again = Opening { forward: (back, forward), reverse: Some((key(5), reverse)), reused: true, ..opening(4) };
+    assert_eq!(table.commit(&again).unwrap(), Committed::Both);
+    assert_eq!(table.lookup(&key(2)).unwrap(), None);
+    let counted = |table: &F| {
+        let mut counted = 0;
+        table.for_each(&mut |_, flow| counted += i64::from(!flow.has(FLOW_REPLY))).unwrap();
+        counted
+    };
+    assert_eq!((counts(table).0, counted(table)), (3, 3));
 }
 
 fn idle<F: FlowTable>(table: &mut F) {
