@@ -3,7 +3,7 @@
 use crate::flow::{TCP_ACK, TCP_FIN, TCP_SYN};
 use crate::layout::{Be16, Be32, be32};
 use crate::packet::{
-    Arp, Checksum, ETHERTYPE_ARP, ETHERTYPE_IPV4, Ethernet, ICMP_ECHO, ICMP_ECHO_REPLY, IP_ICMP, IP_TCP, IP_UDP, Icmp,
+    Arp, Checksum, ETHERTYPE_ARP, ETHERTYPE_IPV4, Ethernet, ICMP_ECHO, ICMP_ECHO_REPLY, IP_ICMP, IP_SCTP, IP_TCP, IP_UDP, Icmp,
     Ipv4, Tcp, Udp, Vxlan, checksum, view_mut,
 };
 use core::net::Ipv4Addr;
@@ -214,6 +214,13 @@ pub const fn fin(source: u16, destination: u16) -> Layer4 {
 #[must_use]
 pub const fn udp(source: u16, destination: u16, payload: usize) -> Layer4 {
     Layer4::Udp { source, destination, payload }
+}
+
+/// An SCTP packet: its common header (RFC 9260, 3.1) alone, without a checksum.
+#[must_use]
+pub fn sctp(source: u16, destination: u16) -> Layer4 {
+    let ports = [source.to_be_bytes(), destination.to_be_bytes()];
+    Layer4::Raw { protocol: IP_SCTP, payload: [ports.as_flattened(), &[0; 8]].concat() }
 }
 
 /// An echo request.

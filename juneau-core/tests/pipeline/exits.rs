@@ -5,7 +5,8 @@ use juneau_core::layout::{Be32, EP_POLICY_READY, IDENTITY_ANY, INGRESS, PolicyKe
 use juneau_core::packet::{ICMP_TIME_EXCEEDED, ICMP_UNREACHABLE, Ipv4};
 use juneau_core::pipeline::{Limits, Outcome, Packet, Tunnel};
 use juneau_core::tables::{Change, TablesMut};
-use juneau_core::testkit::packets::{Frame, Layer4, arp_request, data, echo, icmp_error, syn, udp, vxlan};
+use juneau_core::testkit::packets::{Frame, Layer4, arp_request, data, echo, icmp_error, sctp, syn, udp, vxlan};
+use juneau_core::testkit::services::{EMPTY, LOCAL, NOBODY, SCTP, WEB};
 use juneau_core::testkit::topology::{self, Pod, vtep};
 use juneau_core::verdict::{Action, Hook, Reason};
 use std::net::Ipv4Addr;
@@ -161,6 +162,27 @@ const CASES: &[Case] = &[
             *sequence = 1400;
         }
         net.underlay(0, &Frame::new(router, vtep(0), told).build())
+    }),
+    (Reason::ServiceUnknown, |net| net.send(A, NOBODY, syn(1, 80))),
+    (Reason::ServicePort, |net| net.send(A, WEB, syn(1, 81))),
+    (Reason::ServiceEmpty, |net| net.send(A, EMPTY, syn(1, 80))),
+    (Reason::ServiceNotLocal, |net| net.send(A, LOCAL, syn(1, 80))),
+    (Reason::ServiceGone, |net| net.send(A, WEB, data(1, 80, 1))),
+    (Reason::NatPorts, |net| {
+        // SCTP has no other port to take than the one that a connection to the backend itself has.
+        net.send(C, B.address(), sctp(2000, 2905));
+        net.send(C, Pod::new(0, 2, 21).address(), sctp(2000, 2905));
+        net.0.iter_mut().for_each(|node| node.counters = Default::default());
+        net.send(C, SCTP, sctp(2000, 2905))
+    }),
+    (Reason::ServiceChanging, |net| {
+        net.0[0].tables.apply(&Change::Backend(1, None)).unwrap();
+        let mut lines = net.0[0].tables.content().slots.clone();
+        lines.values_mut().for_each(|slots| slots.backend = [1; 16]);
+        for (line, slots) in lines {
+            net.0[0].tables.apply(&Change::Slots(line, Some(slots))).unwrap();
+        }
+        net.send(A, WEB, syn(1, 80))
     }),
 ];
 
