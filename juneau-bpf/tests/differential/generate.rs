@@ -4,8 +4,8 @@ use core::net::Ipv4Addr;
 
 use juneau_core::flow::{TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
 use juneau_core::layout::{
-    BACKEND_SERVING, Backend, Be32, EP_LOCAL, EP_POLICY_READY, EndpointKey, Frontend, POLICY_DENY, Policy, PolicyKey, ROUTE_TARGET_GONE,
-    Seeds, be32,
+    BACKEND_SERVING, Backend, Be32, EP_LOCAL, EP_POLICY_READY, EndpointKey, Frontend, POLICY_DENY, Policy, PolicyKey,
+    ROUTE_TARGET_GONE, Seeds, be32,
 };
 use juneau_core::tables::Tables;
 use juneau_core::testkit::packets::{Frame, Layer4, arp_request, icmp_error, vxlan};

@@ -3,8 +3,8 @@
 use crate::flow::{TCP_ACK, TCP_FIN, TCP_SYN};
 use crate::layout::{Be16, Be32, be32};
 use crate::packet::{
-    Arp, Checksum, ETHERTYPE_ARP, ETHERTYPE_IPV4, Ethernet, ICMP_ECHO, ICMP_ECHO_REPLY, IP_ICMP, IP_SCTP, IP_TCP, IP_UDP, Icmp,
-    Ipv4, Tcp, Udp, Vxlan, checksum, view_mut,
+    Arp, Checksum, ETHERTYPE_ARP, ETHERTYPE_IPV4, Ethernet, ICMP_ECHO, ICMP_ECHO_REPLY, IP_ICMP, IP_SCTP, IP_TCP,
+    IP_UDP, Icmp, Ipv4, Tcp, Udp, Vxlan, checksum, view_mut,
 };
 use core::net::Ipv4Addr;
 use zerocopy::IntoBytes;

@@ -13,8 +13,7 @@ use std::collections::BTreeMap;
 #[test]
 fn a_service_leads_to_all_its_backends_and_back() {
     let mut net = Net::new();
-    let connections: Vec<_> =
-        (2000..2100).map(|from| Connection::open(&mut net, CLIENT, WEB, syn(from, 80))).collect();
+    let connections: Vec<_> = (2000..2100).map(|from| Connection::open(&mut net, CLIENT, WEB, syn(from, 80))).collect();
     for expected in [A, B, C, D] {
         let count = connections.iter().filter(|connection| connection.backend == expected).count();
         assert!((10..=40).contains(&count), "{expected:?} {count}");
@@ -79,7 +78,11 @@ fn the_middle_of_a_connection_opens_none() {
     let stray = net.send(CLIENT, WEB, data(2000, 80, 10));
     assert_answer(&stray, Reason::ServiceGone, CLIENT);
     assert_eq!(super::common::counts(&net), [0, 0]);
-    assert_answer(&net.send(CLIENT, WEB, juneau_core::testkit::packets::syn_ack(2000, 80)), Reason::ServiceGone, CLIENT);
+    assert_answer(
+        &net.send(CLIENT, WEB, juneau_core::testkit::packets::syn_ack(2000, 80)),
+        Reason::ServiceGone,
+        CLIENT,
+    );
     Connection::open(&mut net, CLIENT, WEB, syn(2000, 80)).assert_works(&mut net);
 }
 

@@ -2,9 +2,7 @@
 
 use crate::common::{NOW, Net, assert_answer, assert_peer, frame};
 use juneau_core::flow::TCP_ACK;
-use juneau_core::layout::{
-    BACKEND_SERVING, Backend, Be16, FLOW_NAT, Flow, FlowKey, FrontendKey, SLOTS, be32, proto,
-};
+use juneau_core::layout::{BACKEND_SERVING, Backend, Be16, FLOW_NAT, Flow, FlowKey, FrontendKey, SLOTS, be32, proto};
 use juneau_core::packet::{Ethernet, IP_TCP, IP_UDP, Ipv4, Tcp, Udp, view};
 use juneau_core::pipeline::{Outcome, Packet};
 use juneau_core::tables::{Diff, Tables};
@@ -223,10 +221,8 @@ impl Connection {
 
     /// What the backend sends to whom it sees.
     pub(super) fn answer(&self, layer4: Layer4) -> Frame {
-        Frame::new(self.backend.address(), self.seen.0, layer4).macs(
-            self.backend.mac(),
-            frame(self.backend, self.seen.0, udp(0, 0, 0)).destination_mac,
-        )
+        Frame::new(self.backend.address(), self.seen.0, layer4)
+            .macs(self.backend.mac(), frame(self.backend, self.seen.0, udp(0, 0, 0)).destination_mac)
     }
 
     /// The backend sends.
