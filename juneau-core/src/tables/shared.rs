@@ -97,6 +97,16 @@ impl<K: Ord + Copy, V: Copy> SharedMap<K, V> {
         self.leaves.get(leaf)?.elements.get(index).map(|(_, value)| value)
     }
 
+    /// The value of a key, to be changed.
+    pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+    {
+        let Place::Found { leaf, index } = self.place(key) else { return None };
+        let elements = Arc::make_mut(&mut self.leaves.get_mut(leaf)?.elements);
+        elements.get_mut(index).map(|(_, value)| value)
+    }
+
     /// Whether there is an element with the key.
     #[must_use]
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool

@@ -102,7 +102,11 @@ pub(super) fn goes(tables: &mut Tables, key: &FrontendKey, pod: Pod) {
 /// A Service is deleted, with its backends, but for its address' range.
 pub(super) fn delete(tables: &mut Tables, key: &FrontendKey) {
     let service = tables.frontends[key].service;
-    tables.backends.retain(|_, backend| backend.service != service);
+    let own: Vec<u32> =
+        tables.backends.iter().filter(|(_, backend)| backend.service == service).map(|(id, _)| *id).collect();
+    for id in own {
+        tables.backends.remove(&id);
+    }
     tables.frontends.remove(key);
     tables.frontends.remove(&FrontendKey::of_address(key.scope, key.address));
 }
