@@ -67,13 +67,13 @@ fn flows_go_on() {
 
         let new = Dataplane::open(next_abi(sandbox.options())).unwrap();
         assert_eq!(new.load(), LoadId { abi: 4, generation: 1 });
-        assert_eq!(new.other_abis().unwrap(), [2]);
+        assert_eq!(new.other_abis().unwrap(), [3]);
         program(&new, &renumbered(one_way(ifindexes)));
         // The new programs have opened one of the flows by themselves.
         assert_eq!(send(&new, 0, ifindexes, (2, 53)).action, Action::Peer);
         let done = new.take_over().unwrap();
         assert_eq!((done.copied, done.conflicts, done.left), (2, 2, 0), "{done:?}");
-        assert_eq!(done.removed, [2]);
+        assert_eq!(done.removed, [3]);
         assert_eq!(sandbox.pins(""), ["abi-4", "links"]);
         let taken: Vec<_> = done.links.iter().map(|link| (link.ifindex, link.load)).collect();
         let kept: Vec<_> = links.iter().map(|link| (link.ifindex, Some(new.load()))).collect();
