@@ -1,10 +1,14 @@
 //! Who is chosen, and for whom.
 
-use super::common::{A, B, C, CLIENT, Connection, D, apply, backend_of, choose_among, explain, frontend, tuple};
-use crate::common::{Net, assert_answer, assert_drop, assert_peer};
-use juneau_core::layout::{Be16, FrontendKey, be32};
+use super::common::{
+    A, B, C, CLIENT, Connection, D, apply, backend_of, choose_among, counts, explain, frontend, tuple,
+};
+use crate::common::{Net, assert_answer, assert_drop, assert_peer, frame};
+use juneau_core::layout::{
+    Be16, FrontendKey, IDENTITY_ANY, INGRESS, POLICY_ALLOW, Policy, PolicyKey, ROUTE_CONNECTED, ROUTE_ENDPOINT, be32,
+};
 use juneau_core::packet::IP_TCP;
-use juneau_core::testkit::packets::{Frame, data, syn, udp};
+use juneau_core::testkit::packets::{Frame, data, syn, syn_ack, udp};
 use juneau_core::testkit::services::{EMPTY, SAME, WEB};
 use juneau_core::testkit::topology::Pod;
 use juneau_core::verdict::Reason;
@@ -77,12 +81,8 @@ fn the_middle_of_a_connection_opens_none() {
     let mut net = Net::new();
     let stray = net.send(CLIENT, WEB, data(2000, 80, 10));
     assert_answer(&stray, Reason::ServiceGone, CLIENT);
-    assert_eq!(super::common::counts(&net), [0, 0]);
-    assert_answer(
-        &net.send(CLIENT, WEB, juneau_core::testkit::packets::syn_ack(2000, 80)),
-        Reason::ServiceGone,
-        CLIENT,
-    );
+    assert_eq!(counts(&net), [0, 0]);
+    assert_answer(&net.send(CLIENT, WEB, syn_ack(2000, 80)), Reason::ServiceGone, CLIENT);
     Connection::open(&mut net, CLIENT, WEB, syn(2000, 80)).assert_works(&mut net);
 }
 
@@ -149,8 +149,8 @@ fn a_backend_without_an_endpoint_is_unreachable() {
 fn a_backend_behind_a_router_is_unreachable() {
     let mut net = Net::new();
     apply(&mut net, |tables| {
-        for route in tables.routes.values_mut().filter(|route| route.kind == 1) {
-            (route.kind, route.next_hop) = (2, be32(Pod::router(0).address()));
+        for route in tables.routes.values_mut().filter(|route| route.kind == ROUTE_CONNECTED) {
+            (route.kind, route.next_hop) = (ROUTE_ENDPOINT, be32(Pod::router(0).address()));
         }
     });
     let direct = net.send(CLIENT, B.address(), syn(2000, 80));
@@ -163,13 +163,12 @@ fn a_router_reaches_services_for_itself_alone() {
     let mut net = Net::new();
     let router = Pod::router(0);
     assert!(net.send(router, WEB, syn(2000, 80)).verdict.is_delivered(), "for itself");
-    let transit = Frame { source: CLIENT.address(), ..crate::common::frame(router, WEB, syn(2000, 80)) };
+    let transit = Frame { source: CLIENT.address(), ..frame(router, WEB, syn(2000, 80)) };
     assert_answer(&net.send_frame(router, &transit), Reason::RouteUnreachable, router);
 }
 
 #[test]
 fn policy_is_asked_about_the_backend() {
-    use juneau_core::layout::{IDENTITY_ANY, INGRESS, POLICY_ALLOW, Policy, PolicyKey};
     let mut net = Net::new();
     // The backends take port 8080 of TCP alone, and that not under the Service's own port.
     apply(&mut net, |tables| {
