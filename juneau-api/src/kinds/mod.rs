@@ -1,4 +1,4 @@
-//! The kinds of the group `juneau.loutres.me/v1alpha1`, and the three of Kubernetes' own that the data path reads.
+//! The kinds of the group `juneau.loutres.me/v1alpha1`, and those of Kubernetes' own that the data path reads.
 //!
 //! With the feature `kube` (on by default) each root type implements kube's `Resource` and `CustomResourceExt`;
 //! without it they are the same types with serde alone. Names in JSON are those of the API, byte for byte.
@@ -25,7 +25,8 @@ pub use allocation_pool::{
     AllocationPool, AllocationPoolSpec, AllocationPoolStatus, IpRange, IpSpace, NumberRange, PoolStrategy, PoolType,
 };
 pub use duration::{DurationError, parse_duration};
-pub use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+pub use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
+pub use k8s_openapi::api::discovery::v1::EndpointSlice;
 pub use network_endpoint::{
     Attachment, EndpointKind, EndpointPodRef, NetworkEndpoint, NetworkEndpointSpec, NetworkEndpointStatus,
 };

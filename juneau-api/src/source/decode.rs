@@ -168,6 +168,8 @@ pub fn object(mut value: Value) -> Read {
         Kind::NetworkEndpoint => {
             strict::<kinds::NetworkEndpoint>(value).map(|o| Object::NetworkEndpoint(Arc::new(o.into())))
         }
+        Kind::Service => strict::<kinds::Service>(value).map(|o| Object::Service(Arc::new(o.into()))),
+        Kind::EndpointSlice => strict::<kinds::EndpointSlice>(value).map(|o| Object::EndpointSlice(Arc::new(o.into()))),
     };
     match object {
         Ok(object) => Ok((key, object)),

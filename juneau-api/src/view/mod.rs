@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 mod object;
+mod service;
 mod text;
 
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub use object::{
     Namespace, NetworkEndpoint, NetworkInterface, Node, Object, OwnEndpoint, Pod, PodReference, RouteTable, Subnet, Vpc,
 };
+pub use service::{Address, EndpointSlice, Hints, Service, ServicePort, SliceEndpoint, SlicePort, Transport};
 pub use text::{Text, Texts};
 
 /// The kinds that a view holds.
@@ -34,11 +36,15 @@ pub enum Kind {
     NetworkInterface,
     /// What holds an address.
     NetworkEndpoint,
+    /// v1 Service.
+    Service,
+    /// discovery.k8s.io/v1 EndpointSlice.
+    EndpointSlice,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Namespace,
         Self::Node,
         Self::Pod,
@@ -47,6 +53,8 @@ impl Kind {
         Self::RouteTable,
         Self::NetworkInterface,
         Self::NetworkEndpoint,
+        Self::Service,
+        Self::EndpointSlice,
     ];
 
     /// The kind as manifests write it.
@@ -61,6 +69,8 @@ impl Kind {
             Self::RouteTable => "RouteTable",
             Self::NetworkInterface => "NetworkInterface",
             Self::NetworkEndpoint => "NetworkEndpoint",
+            Self::Service => "Service",
+            Self::EndpointSlice => "EndpointSlice",
         }
     }
 
@@ -68,7 +78,8 @@ impl Kind {
     #[must_use]
     pub const fn api_version(self) -> &'static str {
         match self {
-            Self::Namespace | Self::Node | Self::Pod => "v1",
+            Self::Namespace | Self::Node | Self::Pod | Self::Service => "v1",
+            Self::EndpointSlice => "discovery.k8s.io/v1",
             _ => kinds::API_VERSION,
         }
     }
@@ -76,7 +87,7 @@ impl Kind {
     /// Whether objects of the kind have a namespace.
     #[must_use]
     pub const fn is_namespaced(self) -> bool {
-        matches!(self, Self::Pod | Self::NetworkInterface | Self::NetworkEndpoint)
+        matches!(self, Self::Pod | Self::NetworkInterface | Self::NetworkEndpoint | Self::Service | Self::EndpointSlice)
     }
 
     /// The kind with this `apiVersion` and `kind`.
@@ -95,6 +106,7 @@ impl Kind {
             "po" => return Some(Self::Pod),
             "interface" | "iface" | "nwinterface" | "nwiface" => return Some(Self::NetworkInterface),
             "nwep" => return Some(Self::NetworkEndpoint),
+            "svc" => return Some(Self::Service),
             _ => {}
         }
         Self::ALL.into_iter().find(|kind| {
@@ -196,7 +208,7 @@ impl<T> Item<T> {
 /// Objects of one kind by name.
 pub type Items<T> = BTreeMap<Text, Item<T>>;
 
-/// What a Kubernetes namespace holds: Pods, and what describes their interfaces under the Pods' own names.
+/// What a Kubernetes namespace holds: Pods, what describes their interfaces under the Pods' own names, and Services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workloads {
     /// By name.
@@ -205,19 +217,35 @@ pub struct Workloads {
     pub network_interfaces: Items<NetworkInterface>,
     /// By name.
     pub network_endpoints: Items<NetworkEndpoint>,
+    /// By name. Shared, as there are many, and Pods change without them.
+    pub services: Arc<Items<Service>>,
+    /// By name; shared for the same reason.
+    pub endpoint_slices: Arc<Items<EndpointSlice>>,
 }
 
 impl Workloads {
     /// Objects of all kinds.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.pods.len() + self.network_interfaces.len() + self.network_endpoints.len()
+        self.pods.len()
+            + self.network_interfaces.len()
+            + self.network_endpoints.len()
+            + self.services.len()
+            + self.endpoint_slices.len()
     }
 
     /// Whether the namespace holds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    fn services_mut(&mut self) -> &mut Items<Service> {
+        Arc::make_mut(&mut self.services)
+    }
+
+    fn slices_mut(&mut self) -> &mut Items<EndpointSlice> {
+        Arc::make_mut(&mut self.endpoint_slices)
     }
 }
 
@@ -284,6 +312,8 @@ impl View {
                 put(&mut self.inside(namespace).network_interfaces, name, object, origin)
             }
             Object::NetworkEndpoint(object) => put(&mut self.inside(namespace).network_endpoints, name, object, origin),
+            Object::Service(object) => put(self.inside(namespace).services_mut(), name, object, origin),
+            Object::EndpointSlice(object) => put(self.inside(namespace).slices_mut(), name, object, origin),
         }
     }
 
@@ -305,6 +335,8 @@ impl View {
             Object::NetworkEndpoint(object) => {
                 set(&mut self.inside(namespace).network_endpoints, name, object, origin);
             }
+            Object::Service(object) => set(self.inside(namespace).services_mut(), name, object, origin),
+            Object::EndpointSlice(object) => set(self.inside(namespace).slices_mut(), name, object, origin),
         }
     }
 
@@ -319,12 +351,14 @@ impl View {
             Kind::Vpc => drop(Arc::make_mut(&mut self.vpcs).remove(name)),
             Kind::Subnet => drop(Arc::make_mut(&mut self.subnets).remove(name)),
             Kind::RouteTable => drop(Arc::make_mut(&mut self.route_tables).remove(name)),
-            Kind::Pod | Kind::NetworkInterface | Kind::NetworkEndpoint => {
+            Kind::Pod | Kind::NetworkInterface | Kind::NetworkEndpoint | Kind::Service | Kind::EndpointSlice => {
                 let Some(inside) = self.workloads.get_mut(namespace) else { return };
                 let inside = Arc::make_mut(inside);
                 match kind {
                     Kind::Pod => drop(inside.pods.remove(name)),
                     Kind::NetworkInterface => drop(inside.network_interfaces.remove(name)),
+                    Kind::Service => drop(inside.services_mut().remove(name)),
+                    Kind::EndpointSlice => drop(inside.slices_mut().remove(name)),
                     _ => drop(inside.network_endpoints.remove(name)),
                 }
                 if inside.is_empty() {
@@ -351,6 +385,8 @@ impl View {
             Kind::NetworkEndpoint => {
                 Object::NetworkEndpoint(Arc::clone(&inside()?.network_endpoints.get(name)?.object))
             }
+            Kind::Service => Object::Service(Arc::clone(&inside()?.services.get(name)?.object)),
+            Kind::EndpointSlice => Object::EndpointSlice(Arc::clone(&inside()?.endpoint_slices.get(name)?.object)),
         })
     }
 
@@ -375,6 +411,8 @@ impl View {
             Kind::Pod => inside(self, |inside| &inside.pods),
             Kind::NetworkInterface => inside(self, |inside| &inside.network_interfaces),
             Kind::NetworkEndpoint => inside(self, |inside| &inside.network_endpoints),
+            Kind::Service => inside(self, |inside| &inside.services),
+            Kind::EndpointSlice => inside(self, |inside| &inside.endpoint_slices),
         }
     }
 
@@ -392,7 +430,9 @@ impl View {
             Part::Kind(Kind::Subnet) => self.subnets = Arc::default(),
             Part::Kind(Kind::RouteTable) => self.route_tables = Arc::default(),
             // These have namespaces.
-            Part::Kind(Kind::Pod | Kind::NetworkInterface | Kind::NetworkEndpoint) => {}
+            Part::Kind(
+                Kind::Pod | Kind::NetworkInterface | Kind::NetworkEndpoint | Kind::Service | Kind::EndpointSlice,
+            ) => {}
         }
     }
 
@@ -421,6 +461,8 @@ impl View {
             Kind::Pod => inside(|inside| inside.pods.len()),
             Kind::NetworkInterface => inside(|inside| inside.network_interfaces.len()),
             Kind::NetworkEndpoint => inside(|inside| inside.network_endpoints.len()),
+            Kind::Service => inside(|inside| inside.services.len()),
+            Kind::EndpointSlice => inside(|inside| inside.endpoint_slices.len()),
         }
     }
 
@@ -454,7 +496,8 @@ mod tests {
             assert_eq!(Kind::from_argument(&format!("{kind}s")), Some(kind));
         }
         assert_eq!(Kind::from_argument("nwep"), Some(Kind::NetworkEndpoint));
-        assert_eq!(Kind::from_argument("service"), None);
+        assert_eq!(Kind::from_argument("svc"), Some(Kind::Service));
+        assert_eq!(Kind::from_argument("secret"), None);
         assert_eq!(Kind::find("v1", "Vpc"), None);
     }
 }

@@ -3,13 +3,16 @@
 //! A cluster has tens of thousands of these on each of its nodes, and most of what an object says (conditions, managed
 //! fields, labels) is nobody's business there. So an object whose other fields change is equal to what it was.
 
-use super::{Text, Texts, Time};
+use super::{EndpointSlice, Service, Text, Texts, Time};
 use crate::annotations;
 use crate::kinds::{self, EndpointKind};
 use crate::probes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// The label of a Node that names its zone.
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 /// What is read of a v1 Namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub struct Namespace {
 pub struct Node {
     /// Its addresses of type InternalIP, in their order.
     pub internal_ips: Vec<Text>,
+    /// The zone that it is in, by its label.
+    pub zone: Option<Text>,
     /// When it was made.
     pub created: Option<Time>,
 }
@@ -53,6 +58,8 @@ pub struct Vpc {
     pub main_route_table: Option<Text>,
     /// Namespaces that may enter, by their labels; absent: all.
     pub allowed_namespaces: Option<LabelSelector>,
+    /// How it takes part in Services; absent: not at all.
+    pub service: Option<kinds::VpcService>,
     /// When it was made.
     pub created: Option<Time>,
 }
@@ -162,7 +169,8 @@ impl From<kinds::Node> for Node {
     fn from(object: kinds::Node) -> Self {
         let addresses = object.status.and_then(|status| status.addresses).unwrap_or_default();
         let internal = addresses.into_iter().filter(|a| a.type_ == "InternalIP").map(|a| a.address.into());
-        Self { internal_ips: internal.collect(), created: object.metadata.creation_timestamp }
+        let zone = object.metadata.labels.and_then(|mut labels| labels.remove(ZONE_LABEL));
+        Self { internal_ips: internal.collect(), zone: some(zone), created: object.metadata.creation_timestamp }
     }
 }
 
@@ -190,6 +198,7 @@ impl From<kinds::Vpc> for Vpc {
             id: status.vpc_id,
             main_route_table: some(status.main_route_table),
             allowed_namespaces: object.spec.allowed_namespaces,
+            service: object.spec.service,
             created: object.metadata.creation_timestamp,
         }
     }
@@ -263,7 +272,7 @@ impl From<kinds::NetworkEndpoint> for NetworkEndpoint {
 }
 
 /// A reference; an empty one is none.
-fn some(text: Option<String>) -> Option<Text> {
+pub(super) fn some(text: Option<String>) -> Option<Text> {
     text.filter(|text| !text.is_empty()).map(Text::from)
 }
 
@@ -287,6 +296,10 @@ pub enum Object {
     NetworkInterface(Arc<NetworkInterface>),
     /// What holds an address.
     NetworkEndpoint(Arc<NetworkEndpoint>),
+    /// v1 Service.
+    Service(Arc<Service>),
+    /// discovery.k8s.io/v1 EndpointSlice.
+    EndpointSlice(Arc<EndpointSlice>),
 }
 
 impl Object {
@@ -316,6 +329,16 @@ impl Object {
                     if let Some(pod) = &mut endpoint.pod {
                         pod.share(texts);
                     }
+                }
+            }
+            Self::Service(service) => {
+                if let Some(service) = Arc::get_mut(service) {
+                    service.share(texts);
+                }
+            }
+            Self::EndpointSlice(slice) => {
+                if let Some(slice) = Arc::get_mut(slice) {
+                    slice.share(texts);
                 }
             }
             // There are few of the others, and they have little in common.

@@ -39,6 +39,11 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// What objects of an API server say about where they were read.
 const ORIGIN: &str = "API server";
 
+/// Services and EndpointSlices that are for whoever implements Services on a node: not those of another
+/// implementation, and not those of headless Services, which the slice controller labels. It gives slices the labels of
+/// their Service.
+const PROXIED: &str = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless";
+
 /// Who is told that there may be something new.
 type Changed = Arc<dyn Fn() + Send + Sync>;
 
@@ -69,6 +74,7 @@ impl WatchSource {
         let all = Config { page_size: None, ..Config::default() };
         let on_node = format!("spec.nodeName={node}");
         let of_node = all.clone().fields(&on_node);
+        let proxied = all.clone().labels(PROXIED);
         let tasks = vec![
             starter.follow::<kinds::Namespace>(&all),
             starter.follow::<kinds::Node>(&all),
@@ -76,6 +82,8 @@ impl WatchSource {
             starter.follow::<kinds::Vpc>(&all),
             starter.follow::<kinds::Subnet>(&all),
             starter.follow::<kinds::RouteTable>(&all),
+            starter.follow::<kinds::Service>(&proxied),
+            starter.follow::<kinds::EndpointSlice>(&proxied),
             starter.follow_part::<kinds::NetworkInterface>(&all, &on_node),
             starter.follow_part::<kinds::NetworkEndpoint>(&all, &on_node),
             starter.read_parts(ticked),

@@ -33,7 +33,7 @@ macro_rules! lean {
         }
     )*};
 }
-lean!(Namespace Node Pod Vpc Subnet RouteTable NetworkInterface NetworkEndpoint);
+lean!(Namespace Node Pod Vpc Subnet RouteTable NetworkInterface NetworkEndpoint Service EndpointSlice);
 
 /// An object of kind `K`, less what nobody reads.
 #[derive(Debug, Clone)]
