@@ -13,5 +13,6 @@ pub mod kinds;
 pub mod names;
 pub mod normalise;
 pub mod probes;
+pub mod services;
 pub mod source;
 pub mod view;

@@ -26,9 +26,16 @@ enum Edit {
 }
 
 /// Fields that matter, of any kind.
-const PLACES: [&str; 26] = [
+const PLACES: [&str; 33] = [
     "/metadata/labels",
+    "/metadata/annotations",
     "/spec/allowedNamespaces",
+    "/spec/service",
+    "/spec/clusterIP",
+    "/spec/externalIPs",
+    "/spec/ports",
+    "/spec/internalTrafficPolicy",
+    "/endpoints",
     "/metadata/creationTimestamp",
     "/metadata/uid",
     "/spec/nodeName",
@@ -87,6 +94,18 @@ fn values() -> Vec<Value> {
         json!(true),
         json!(["web"]),
         json!({"tenant": "red"}),
+        json!({"juneau.loutres.me/vpc": "red"}),
+        json!({"juneau.loutres.me/vpc": "blue"}),
+        json!({"kubernetes.io/service-name": "web"}),
+        json!({"kubernetes.io/service-name": "db"}),
+        json!({"topology.kubernetes.io/zone": "z1"}),
+        json!({"consume": true}),
+        json!("10.96.0.10"),
+        json!("Local"),
+        json!(["10.96.0.10"]),
+        json!([{"port": 80}]),
+        json!([{"addresses": ["10.0.1.10"], "nodeName": "node-1"}, {"addresses": ["10.0.9.9"]}]),
+        json!([{"addresses": ["10.0.2.20"], "hints": {"forZones": [{"name": "z1"}]}}, {"addresses": ["192.168.77.12"]}]),
         json!({"matchLabels": {"tenant": "red"}}),
         json!([{"type": "InternalIP", "address": "192.168.77.12"}]),
         routes("a1.eth0"),
@@ -151,6 +170,36 @@ fn set(document: &mut Value, place: &str, value: Value) {
     }
 }
 
+/// Services of both tenants that claim some of the same, and what is behind them.
+fn services() -> Vec<Value> {
+    let mut all = Vec::new();
+    for (namespace, name, address) in [
+        ("red", "web", "10.96.0.10"),
+        ("red", "db", "10.96.0.11"),
+        ("blue", "web", "10.96.0.10"),
+        ("blue", "db", "10.96.0.12"),
+    ] {
+        let annotations = json!({"juneau.loutres.me/vpc": namespace});
+        all.push(json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
+            "spec": {"clusterIP": address, "externalIPs": ["192.0.2.80"], "ports": [{"port": 80}]},
+        }));
+        for (slice, endpoint, node) in [("1", "10.0.1.10", "node-1"), ("2", "10.0.2.20", "node-2")] {
+            all.push(json!({
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+                "metadata": {
+                    "name": format!("{name}-{slice}"), "namespace": namespace,
+                    "labels": {"kubernetes.io/service-name": name},
+                },
+                "ports": [{"name": "", "port": 8080}],
+                "endpoints": [{"addresses": [endpoint], "nodeName": node}],
+            }));
+        }
+    }
+    all
+}
+
 /// Documents, some to a file, and what is to be read of them.
 struct World {
     original: Vec<Value>,
@@ -169,6 +218,10 @@ impl World {
                 routes.push(json!({"dst": dst, "via": {"type": "endpoint", "endpointName": name}}));
             }
         }
+        for vpc in original.iter_mut().filter(|document| document["kind"] == "Vpc") {
+            vpc["spec"]["service"] = json!({});
+        }
+        original.extend(services());
         let documents = original.iter().cloned().enumerate().collect();
         Self { original, documents, doubles: BTreeMap::new() }
     }
@@ -225,6 +278,7 @@ proptest! {
         let mut following = Normaliser::new("node-1");
         following.update(&directory.snapshot().view);
         prop_assert_eq!(following.model().endpoints.len(), 8);
+        prop_assert_eq!(following.model().services.len(), 4);
         for step in steps {
             let before = world.files();
             step.iter().for_each(|edit| world.edit(edit));

@@ -6,9 +6,10 @@ use super::networks::Usable;
 use crate::kinds;
 use crate::names;
 use crate::view::{Item, Text, View};
+use core::net::IpAddr;
 use juneau_core::id::{TableId, Vni, VpcId};
 use juneau_core::model::{Model, Problem};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the steps share.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Networks<'v> {
 /// What came of them.
 #[derive(Debug, Default)]
 pub(super) struct Context {
+    /// Usable VPCs by name.
+    pub(super) vpcs: BTreeMap<Text, VpcId>,
     /// Usable route tables by name.
     pub(super) tables: BTreeMap<Text, (TableId, VpcId)>,
     /// Usable Subnets by name.
@@ -41,6 +44,8 @@ pub(super) struct Context {
     pub(super) problems: Vec<Problem>,
     /// The VPC that nodes are in.
     pub(super) nodes_vpc: Option<VpcId>,
+    /// InternalIPs of usable nodes.
+    pub(super) node_addresses: BTreeSet<IpAddr>,
 }
 
 impl Networks<'_> {
@@ -63,7 +68,8 @@ impl Networks<'_> {
         networks.subnets();
         let Networks { model, problems, vpcs, tables, subnets, closed, .. } = networks;
         let nodes_vpc = vpcs.get(names::DEFAULT).copied();
-        (model, Context { tables, subnets, closed, require_binding, problems, nodes_vpc })
+        let node_addresses = model.nodes.values().map(|node| node.internal_ip).collect();
+        (model, Context { vpcs, tables, subnets, closed, require_binding, problems, nodes_vpc, node_addresses })
     }
 
     pub(super) fn problem<T>(&mut self, object: String, item: &Item<T>, wrong: Wrong) {

@@ -56,7 +56,8 @@ impl<'a> Judge<'a> {
         namespaces: impl Iterator<Item = &'a str>,
     ) -> (BTreeMap<(VpcId, IpAddr), Endpoint>, Vec<Problem>) {
         let mut places = Vec::new();
-        let judged: Vec<_> = namespaces.map(|namespace| (namespace, self.refusal(owner, namespace))).collect();
+        let judged: Vec<_> =
+            namespaces.map(|namespace| (namespace, refusal(self.view, self.context, owner, namespace))).collect();
         for (namespace, refused) in &judged {
             let Some(workloads) = self.view.workloads.get(*namespace) else { continue };
             let refused = refused.as_ref();
@@ -115,20 +116,6 @@ impl<'a> Judge<'a> {
             }
         }
         (endpoints, problems)
-    }
-
-    /// Why a Namespace may not enter a VPC.
-    fn refusal(&self, owner: Owner, namespace: &str) -> Option<Wrong> {
-        let vpc = self.context.closed.get(&owner?)?;
-        let object = self.view.namespaces.get(namespace).map(|item| {
-            let labels = item.object.labels.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-            let mut object = kinds::Namespace::default();
-            object.metadata.labels = Some(labels.collect());
-            object
-        });
-        let refused = namespace_may_enter(vpc, namespace, object.as_ref(), self.context.require_binding).err()?;
-        let message = format!("Namespace/{} may not enter Vpc/{}: {}", refused.namespace, refused.vpc, refused.why);
-        Some(wrong(message, refused.why.remedy()))
     }
 
     /// Whether its Subnet is closed, which is told there.
@@ -275,6 +262,20 @@ fn check_interface<'a>(
         ));
     }
     Ok(other)
+}
+
+/// Why a Namespace may not enter a VPC.
+pub(super) fn refusal(view: &View, context: &Context, owner: Owner, namespace: &str) -> Option<Wrong> {
+    let vpc = context.closed.get(&owner?)?;
+    let object = view.namespaces.get(namespace).map(|item| {
+        let labels = item.object.labels.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let mut object = kinds::Namespace::default();
+        object.metadata.labels = Some(labels.collect());
+        object
+    });
+    let refused = namespace_may_enter(vpc, namespace, object.as_ref(), context.require_binding).err()?;
+    let message = format!("Namespace/{} may not enter Vpc/{}: {}", refused.namespace, refused.vpc, refused.why);
+    Some(wrong(message, refused.why.remedy()))
 }
 
 /// The Subnet, which is the only network that is programmed.

@@ -15,6 +15,7 @@ mod networks;
 mod nodes;
 mod parse;
 mod routes;
+mod services;
 mod stale;
 
 use crate::view::{self, Item, Items, Text, Time, View};
@@ -24,6 +25,7 @@ use endpoints::{Judge, Owner};
 use juneau_core::id::VpcId;
 use juneau_core::model::{Endpoint, Model, Problem};
 use routes::Router;
+use services::Services;
 use stale::Stale;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,6 +46,7 @@ pub struct Normaliser {
     of_endpoints: BTreeMap<Owner, Vec<Problem>>,
     /// What is wrong with routes, by table.
     of_routes: BTreeMap<Text, OfRoutes>,
+    services: Services,
 }
 
 #[derive(Debug)]
@@ -66,6 +69,7 @@ impl Normaliser {
             owners: BTreeMap::new(),
             of_endpoints: BTreeMap::new(),
             of_routes: BTreeMap::new(),
+            services: Services::default(),
         }
     }
 
@@ -134,8 +138,9 @@ impl Normaliser {
         let old = (before.as_ref().unwrap_or(&empty), context_before.as_ref().unwrap_or(&self.context));
         stale.workloads(old, (view, &self.context));
         // Their labels say which VPCs they may enter.
-        let labelled = stale::namespaces(old.0, view);
-        stale.owners.extend(labelled.into_iter().filter_map(|name| self.owners.get(name)).flatten().copied());
+        stale.relabelled = stale::namespaces(old.0, view);
+        let owners = stale.relabelled.iter().filter_map(|name| self.owners.get(name)).flatten().copied();
+        stale.owners.extend(owners.collect::<Vec<_>>());
         if stale.is_nothing() {
             return false;
         }
@@ -144,13 +149,18 @@ impl Normaliser {
             stale.owners.extend(self.owners.values().flatten().copied());
             stale.owners.extend(self.of_endpoints.keys().copied());
         }
+        let mut moved = BTreeSet::new();
         for owner in &stale.owners {
-            self.renew_endpoints(view, *owner);
+            self.renew_endpoints(view, *owner, &mut moved);
         }
         self.renew_routes(view, &stale);
+        let judge = services::Judge { view, context: &self.context, here: &self.node };
+        self.services.renew(judge, before.as_ref().unwrap_or(&empty), &stale, &moved, &mut self.model);
         let of_endpoints = self.of_endpoints.values().flatten();
         let of_routes = self.of_routes.values().flat_map(|routes| &routes.problems);
-        self.problems = self.context.problems.iter().chain(of_endpoints).chain(of_routes).cloned().collect();
+        let of_services = self.services.problems();
+        let all = self.context.problems.iter().chain(of_endpoints).chain(of_routes).chain(of_services);
+        self.problems = all.cloned().collect();
         self.problems.sort();
         true
     }
@@ -158,8 +168,9 @@ impl Normaliser {
     /// Makes nodes, VPCs, tables and Subnets anew, and notes what rests on those that are others now. Yields what was.
     fn renew_context(&mut self, view: &View, before: Option<&View>, stale: &mut Stale) -> Context {
         let (mut model, context) = Networks::normalise(view, &self.node, self.require_binding);
-        stale.compare((before, &self.context, &self.model), (view, &context, &model));
+        stale.compare((before, &self.context, &self.model), (view, &context, &model), &self.node);
         model.endpoints = std::mem::take(&mut self.model.endpoints);
+        model.services = std::mem::take(&mut self.model.services);
         for (name, (id, _)) in context.tables.iter().filter(|(name, _)| !stale.tables.contains(*name)) {
             let (Some(table), Some(known)) = (model.tables.get_mut(id), self.model.tables.get_mut(id)) else {
                 continue;
@@ -186,12 +197,13 @@ impl Normaliser {
         }
     }
 
-    fn renew_endpoints(&mut self, view: &View, owner: Owner) {
+    /// Adds to `moved` what addresses are others' than before, or nobody's.
+    fn renew_endpoints(&mut self, view: &View, owner: Owner, moved: &mut BTreeSet<IpAddr>) {
         let judge = Judge { view, context: &self.context, nodes: &self.model.nodes };
         let namespaces = self.owners.iter().filter(|(_, owners)| owners.contains(&owner)).map(|(name, _)| &**name);
         let (endpoints, problems) = judge.endpoints(owner, namespaces);
         if let Some(vpc) = owner {
-            replace(&mut self.model.endpoints, vpc, endpoints);
+            replace(&mut self.model.endpoints, vpc, endpoints, moved);
         }
         if problems.is_empty() {
             self.of_endpoints.remove(&owner);
@@ -225,10 +237,19 @@ impl Normaliser {
     }
 }
 
-/// Puts a VPC's endpoints in place of those that it had.
-fn replace(all: &mut BTreeMap<(VpcId, IpAddr), Endpoint>, vpc: VpcId, mut wanted: BTreeMap<(VpcId, IpAddr), Endpoint>) {
-    let first = (vpc, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-    let last = (vpc, IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)));
+/// The first and the last that a VPC's endpoints can have as key.
+const fn first_and_last(vpc: VpcId) -> ((VpcId, IpAddr), (VpcId, IpAddr)) {
+    ((vpc, IpAddr::V4(Ipv4Addr::UNSPECIFIED)), (vpc, IpAddr::V6(Ipv6Addr::from_bits(u128::MAX))))
+}
+
+/// Puts a VPC's endpoints in place of those that it had. Addresses that came or went are added to `moved`.
+fn replace(
+    all: &mut BTreeMap<(VpcId, IpAddr), Endpoint>,
+    vpc: VpcId,
+    mut wanted: BTreeMap<(VpcId, IpAddr), Endpoint>,
+    moved: &mut BTreeSet<IpAddr>,
+) {
+    let (first, last) = first_and_last(vpc);
     let mut gone = Vec::new();
     for (key, endpoint) in all.range_mut(first..=last) {
         match wanted.remove(key) {
@@ -236,6 +257,7 @@ fn replace(all: &mut BTreeMap<(VpcId, IpAddr), Endpoint>, vpc: VpcId, mut wanted
             None => gone.push(*key),
         }
     }
+    moved.extend(wanted.keys().chain(&gone).map(|(_, address)| *address));
     for key in gone {
         all.remove(&key);
     }
@@ -244,8 +266,7 @@ fn replace(all: &mut BTreeMap<(VpcId, IpAddr), Endpoint>, vpc: VpcId, mut wanted
 
 /// Whether a VPC has an endpoint on a node.
 fn has_endpoint_on(all: &BTreeMap<(VpcId, IpAddr), Endpoint>, vpc: VpcId, node: &str) -> bool {
-    let first = (vpc, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-    let last = (vpc, IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)));
+    let (first, last) = first_and_last(vpc);
     all.range(first..=last).any(|(_, endpoint)| endpoint.node == node)
 }
 

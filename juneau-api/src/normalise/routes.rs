@@ -2,10 +2,10 @@
 
 use super::context::Context;
 use super::endpoints::owner;
-use super::{Wrong, missing, parse, problem, wrong};
+use super::{Wrong, first_and_last, missing, parse, problem, wrong};
 use crate::kinds::{self, ViaType};
 use crate::view::{self, Item, View};
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::IpAddr;
 use ipnet::IpNet;
 use juneau_core::id::VpcId;
 use juneau_core::model::{Endpoint, Problem, Route, RouteTarget};
@@ -64,8 +64,7 @@ impl<'a> Router<'a> {
 
     fn named(&self) -> &Named<'a> {
         self.named.get_or_init(|| {
-            let first = (self.vpc, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-            let last = (self.vpc, IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)));
+            let (first, last) = first_and_last(self.vpc);
             let mut named = Named::new();
             for endpoint in self.endpoints.range(first..=last).map(|(_, endpoint)| endpoint) {
                 let name = endpoint.name.rsplit('/').next().unwrap_or_default();
@@ -108,7 +107,7 @@ impl<'a> Router<'a> {
             ViaType::Connected => self.connected(route, prefix),
             ViaType::Endpoint => self.next_hop(via),
             ViaType::InternetGateway => Err(not_yet("routes to the internet")),
-            ViaType::Service => Err(not_yet("routes to Services")),
+            ViaType::Service => Ok(RouteTarget::Service),
             ViaType::NatGateway => Err(not_yet("routes to NATGateways")),
             ViaType::VpcPeering => Err(not_yet("routes to VpcPeerings")),
             ViaType::TransitGateway => Err(not_yet("routes to TransitGateways")),

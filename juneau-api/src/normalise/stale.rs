@@ -5,6 +5,7 @@ use super::endpoints::{self, Owner};
 use crate::names;
 use crate::view::{Item, Items, Text, View, Workloads};
 use juneau_core::model::Model;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -22,6 +23,12 @@ pub(super) struct Stale {
     pub(super) all_endpoints: bool,
     /// Whose routes.
     pub(super) tables: BTreeSet<Text>,
+    /// Some Service itself, or an EndpointSlice.
+    pub(super) services: bool,
+    /// All Services.
+    pub(super) all_services: bool,
+    /// Namespaces whose labels are others.
+    pub(super) relabelled: BTreeSet<Text>,
     /// Some Subnet: names of Subnets mean something else.
     subnets: bool,
 }
@@ -29,7 +36,7 @@ pub(super) struct Stale {
 impl Stale {
     /// All of it.
     pub(super) fn everything() -> Self {
-        Self { context: true, all_endpoints: true, subnets: true, ..Self::default() }
+        Self { context: true, all_endpoints: true, all_services: true, subnets: true, ..Self::default() }
     }
 
     /// What the parts of the views tell.
@@ -46,7 +53,11 @@ impl Stale {
 
     /// Whether all is as it was.
     pub(super) fn is_nothing(&self) -> bool {
-        !self.context && self.namespaces.is_empty() && self.owners.is_empty()
+        !self.context
+            && self.namespaces.is_empty()
+            && self.owners.is_empty()
+            && !self.services
+            && self.relabelled.is_empty()
     }
 
     /// Compares what everything else is judged by.
@@ -54,6 +65,7 @@ impl Stale {
         &mut self,
         (before, context_before, model_before): (Option<&View>, &Context, &Model),
         (view, context, model): (&View, &Context, &Model),
+        node: &str,
     ) {
         let empty = View::default();
         let before = before.unwrap_or(&empty);
@@ -61,6 +73,11 @@ impl Stale {
         self.all_endpoints |=
             !model_before.nodes.keys().eq(model.nodes.keys()) || !before.nodes.keys().eq(view.nodes.keys());
         self.subnets |= !before.subnets.keys().eq(view.subnets.keys());
+        // Services ask what VPCs say about them, which zone this is, and where nodes are.
+        let zone = |view: &View| view.nodes.get(node).and_then(|item| item.object.zone.clone());
+        self.all_services |= !Arc::ptr_eq(&before.vpcs, &view.vpcs)
+            || context_before.node_addresses != context.node_addresses
+            || zone(before) != zone(view);
         for (old, new) in differing(&context_before.subnets, &context.subnets, |a, b| a == b) {
             self.subnets = true;
             self.owners.extend([old, new].into_iter().flatten().map(|subnet| Some(subnet.vpc)));
@@ -95,6 +112,8 @@ impl Stale {
                 }
                 continue;
             }
+            self.services |= !Arc::ptr_eq(&before.services, &after.services)
+                || !Arc::ptr_eq(&before.endpoint_slices, &after.endpoint_slices);
             self.namespaces.insert(Arc::clone(namespace));
             for name in touched(before, after) {
                 let owner = |workloads: &Workloads, context: &Context| {
@@ -108,11 +127,11 @@ impl Stale {
 }
 
 /// Namespaces that came, went, or have other labels.
-pub(super) fn namespaces<'v>(before: &'v View, view: &'v View) -> Vec<&'v str> {
+pub(super) fn namespaces(before: &View, view: &View) -> BTreeSet<Text> {
     if Arc::ptr_eq(&before.namespaces, &view.namespaces) {
-        return Vec::new();
+        return BTreeSet::new();
     }
-    changed(&before.namespaces, &view.namespaces).collect()
+    pairs(&before.namespaces, &view.namespaces).map(|(name, ..)| Arc::clone(name)).collect()
 }
 
 /// Names of endpoints that are judged by something that changed: themselves, their interface or their Pod.
@@ -136,6 +155,35 @@ fn changed<'w, T>(before: &'w Items<T>, after: &'w Items<T>) -> impl Iterator<It
     let gone = before.iter().filter(|(name, _)| !after.contains_key(*name));
     let other = |(name, item): &(&Text, &Item<T>)| !before.get(*name).is_some_and(|known| known.is_same(item));
     gone.chain(after.iter().filter(other)).map(|(name, _)| &**name)
+}
+
+/// Objects that came, went, or are others: by one walk over both, as there may be many.
+pub(super) fn pairs<'w, T>(
+    before: &'w Items<T>,
+    after: &'w Items<T>,
+) -> impl Iterator<Item = (&'w Text, Option<&'w Item<T>>, Option<&'w Item<T>>)> {
+    let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
+    let order = |a: &Text, b: &Text| if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) };
+    std::iter::from_fn(move || {
+        loop {
+            let next = match (old.peek(), new.peek()) {
+                (Some((a, _)), Some((b, _))) => order(a, b),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return None,
+            };
+            match next {
+                Ordering::Less => return old.next().map(|(name, item)| (name, Some(item), None)),
+                Ordering::Greater => return new.next().map(|(name, item)| (name, None, Some(item))),
+                Ordering::Equal => {
+                    let ((name, a), (_, b)) = old.next().zip(new.next())?;
+                    if !a.is_same(b) {
+                        return Some((name, Some(a), Some(b)));
+                    }
+                }
+            }
+        }
+    })
 }
 
 /// Pairs of values that differ.

@@ -308,7 +308,7 @@ mod tests {
     use crate::view::Node;
 
     fn node(address: &str) -> Object {
-        Object::Node(Arc::new(Node { internal_ips: vec![address.into()], created: None }))
+        Object::Node(Arc::new(Node { internal_ips: vec![address.into()], zone: None, created: None }))
     }
 
     fn nodes(snapshot: &Snapshot) -> Vec<(&str, &str)> {
