@@ -103,6 +103,7 @@ fn what_is_wrong_names_the_service_the_address_and_the_remedy() {
         "name the VPC of its Pods in the annotation juneau.loutres.me/vpc, or select Pods of that VPC".to_owned();
     let green = of("green");
     let red = of("red");
+    let subnet = "annotations: {juneau.loutres.me/subnet: red-a}".to_owned();
     for (metadata, spec, addresses, problem, backends) in [
         (&red, cluster, vec!["10.0.1.10", "192.0.2.7"], format!("endpoint 192.0.2.7 outside of Vpc/red is not reachable through a Service yet; {outside}"), Some(1)),
         (&red, cluster, vec!["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.5"], format!("endpoints 192.0.2.1, 192.0.2.2, 192.0.2.3 and 2 more outside of Vpc/red are not reachable through a Service yet; {outside}"), Some(0)),
@@ -114,6 +115,7 @@ fn what_is_wrong_names_the_service_the_address_and_the_remedy() {
         (&red, cluster, vec!["fd00::7"], format!("endpoint fd00::7 is not of IPv4, as the EndpointSlice says; {take_out}"), Some(0)),
         (&green, cluster, vec![], "Vpc/green does not exist; create Vpc/green, or name another".to_owned(), None),
         (&String::new(), cluster, vec![], "Vpc/default does not exist; create Vpc/default, or name another".to_owned(), None),
+        (&subnet, cluster, vec![], "annotation juneau.loutres.me/subnet: is for Pods and Namespaces; a Service is in a Vpc, not in a Subnet; remove it, and name the Vpc in juneau.loutres.me/vpc".to_owned(), None),
         (&red, "", vec!["10.0.1.10"], "has no ClusterIP; set spec.clusterIP".to_owned(), None),
         (&red, "clusterIP: fd00::1", vec![], "its ClusterIP fd00::1 is of IPv6, which is not programmed yet; create the Service without one, and it is given one".to_owned(), None),
         (&red, "clusterIP: web", vec![], "its ClusterIP \"web\" is no address; create the Service without one, and it is given one".to_owned(), None),
@@ -204,4 +206,11 @@ fn nodes_are_endpoints_of_the_default_vpc() {
     let (model, problems) = model(&documents);
     assert!(problems.is_empty(), "{problems:#?}");
     assert_eq!(texts(&model), ["default/kubernetes@1 10.96.0.1 -> 192.168.77.12:8080"]);
+
+    // Without that VPC it is nobody's slip, and another's is one.
+    let kubernetes = service("default/kubernetes", "", "clusterIP: 10.96.0.1", &["192.168.77.12"]);
+    let (nothing, problems) = self::model(&kubernetes);
+    assert!(nothing.services.is_empty() && problems.is_empty(), "{problems:#?}");
+    let (_, problems) = self::model(&service("default/web", "", "clusterIP: 10.96.0.1", &[]));
+    assert_eq!(problems.len(), 1, "{problems:#?}");
 }

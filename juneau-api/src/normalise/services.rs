@@ -82,7 +82,10 @@ impl Services {
             for (namespace, inside) in &judge.view.workloads {
                 let all = everything || stale.relabelled.contains(namespace);
                 let of_served = |item: &Item<Service>| {
-                    judge.context.vpcs.get(vpc_name(&item.object)).is_some_and(|vpc| served.contains(vpc))
+                    item.object
+                        .vpc
+                        .as_ref()
+                        .is_ok_and(|name| judge.context.vpcs.get(name).is_some_and(|vpc| served.contains(vpc)))
                 };
                 let some = inside.services.iter().filter(|(_, item)| all || of_served(item));
                 touched.extend(some.map(|(name, _)| (Arc::clone(namespace), Arc::clone(name))));
@@ -226,13 +229,16 @@ impl Services {
                         service = Some(self.service(judge, name, item, claim.vpc, addresses, model, &mut wrongs));
                     }
                 }
-                Ok(None) => {}
-                Err(wrong) => wrongs.push(wrong.clone()),
+                Err(wrong) if !is_the_servers(name) => wrongs.push(wrong.clone()),
+                Ok(None) | Err(_) => {}
             }
         }
-        match service {
-            Some(service) => drop(model.services.insert(key(name), service)),
-            None => drop(model.services.remove(&key(name))),
+        match (service, model.services.get_mut(&key(name))) {
+            // What is equal stays the same, so that nobody looks at it again.
+            (Some(service), Some(known)) if **known == service => {}
+            (Some(service), Some(known)) => *known = Arc::new(service),
+            (Some(service), None) => drop(model.services.insert(key(name), Arc::new(service))),
+            (None, _) => drop(model.services.remove(&key(name))),
         }
         let object = || format!("Service/{}", key(name));
         let problems: Vec<_> = match claim {
@@ -297,7 +303,7 @@ impl Services {
         let zone = judge.view.nodes.get(judge.here).and_then(|node| node.object.zone.as_deref());
         let here = Here { node: judge.here, zone };
         let (ports, refused) = services::ports(&item.object, slices, here, &mut admit);
-        let vpc_name = vpc_name(&item.object);
+        let vpc_name = item.object.vpc.as_deref().unwrap_or_default();
         wrongs.extend(refused.into_iter().map(|refused| wrong(refused.to_string(), refused.remedy())));
         wrongs.extend(outside.into_iter().map(|(why, addresses)| why.explain(&addresses, vpc_name)));
         if item.object.ports.is_empty() {
@@ -313,9 +319,9 @@ fn key((namespace, name): &Name) -> String {
     format!("{namespace}/{name}")
 }
 
-/// The VPC that a Service names.
-fn vpc_name(service: &Service) -> &str {
-    service.vpc.as_deref().unwrap_or(names::DEFAULT)
+/// Whether it is the Service that every API server makes of itself: that it is in no VPC is nobody's slip.
+fn is_the_servers((namespace, name): &Name) -> bool {
+    (&**namespace, &**name) == (names::DEFAULT, "kubernetes")
 }
 
 /// Why an address can be no backend.
@@ -363,7 +369,9 @@ impl<'a> Judge<'a> {
     /// What a Service claims, if it is to be served here.
     fn claim(&self, services: &Services, name: &Name, item: &Item<Service>) -> Result<Option<Claim>, Wrong> {
         let service = &*item.object;
-        let vpc_name = vpc_name(service);
+        let vpc_name = service.vpc.as_deref().map_err(|error| {
+            wrong(format!("annotation {}: {}", error.annotation, error.message), error.remedy.as_str())
+        })?;
         let vpc = *self.context.vpcs.get(vpc_name).ok_or_else(|| missing("Vpc", vpc_name, &self.view.vpcs))?;
         if !services.served.contains(&vpc) {
             return Ok(None);

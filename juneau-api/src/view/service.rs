@@ -3,6 +3,7 @@
 
 use super::object::some;
 use super::{Text, Texts, Time};
+use crate::annotations::{self, AnnotationError};
 use crate::kinds;
 use core::fmt;
 use core::net::IpAddr;
@@ -13,8 +14,6 @@ const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 /// The Service that an EndpointSlice is of.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// The VPC that a Service is of.
-const VPC: &str = "juneau.loutres.me/vpc";
 /// Seconds that a client stays with its backend, where a Service with affinity does not say.
 const AFFINITY_SECONDS: u32 = 10_800;
 
@@ -73,8 +72,8 @@ impl Transport {
 pub struct Service {
     /// It has no data path here: it is headless, ExternalName, or another implementation's. Nothing else of it is held.
     pub is_left_alone: bool,
-    /// The Vpc that it names.
-    pub vpc: Option<Text>,
+    /// The Vpc that owns it, or why its annotations cannot be met.
+    pub vpc: Result<Text, Box<AnnotationError>>,
     /// Its ClusterIP of IPv4; of IPv6 if it has no other; none before it got one.
     pub cluster_ip: Option<Address>,
     /// Further addresses that it is reached at.
@@ -161,7 +160,7 @@ impl From<kinds::Service> for Service {
         if is_left_alone {
             return Self {
                 is_left_alone,
-                vpc: None,
+                vpc: Ok(Text::default()),
                 cluster_ip: None,
                 external_ips: Box::default(),
                 ports: Box::default(),
@@ -181,7 +180,9 @@ impl From<kinds::Service> for Service {
         });
         Self {
             is_left_alone,
-            vpc: some(metadata.annotations.and_then(|mut annotations| annotations.remove(VPC))),
+            vpc: annotations::service(&metadata.annotations.unwrap_or_default())
+                .map(|offer| offer.vpc.into())
+                .map_err(Box::new),
             cluster_ip: cluster_ip.map(Address::read),
             external_ips: spec.external_ips.unwrap_or_default().into_iter().map(Address::read).collect(),
             ports: ports.collect(),
@@ -233,7 +234,9 @@ impl From<kinds::EndpointSlice> for EndpointSlice {
 
 impl Service {
     pub(super) fn share(&mut self, texts: &mut Texts) {
-        texts.share_some(&mut self.vpc);
+        if let Ok(vpc) = &mut self.vpc {
+            texts.share(vpc);
+        }
         for port in &mut self.ports {
             texts.share(&mut port.name);
         }
