@@ -1,5 +1,7 @@
-//! The traits of `juneau-core` over memory and over the kernel's maps, at three sizes. Those over maps need root.
+//! The traits of `juneau-core` over memory and over the kernel's maps, at three sizes, and what Services cost before
+//! they are in maps. Those over maps need root.
 
+mod services;
 mod suite;
 
 use std::error::Error;
@@ -26,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut flows = MemFlowTable::new(size as usize, SEEDS);
         suite::flows(&mut criterion, "flows in memory", size, &mut flows)?;
     }
+    services::run(&mut criterion)?;
     if let Err(error) = mount_pins() {
         progress(format!("left out what lies in the kernel: {error}"));
         return Ok(());
