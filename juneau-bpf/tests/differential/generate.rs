@@ -248,6 +248,15 @@ fn damage(frame: &mut Vec<u8>, start: usize, random: &mut Random) {
     }
 }
 
+/// UDP without a checksum, or with one that a translation may turn into the number that stands for none.
+fn absent_checksum(frame: &mut [u8], layer4: &Layer4, random: &mut Random) {
+    if let (Layer4::Udp { .. }, Some(checksum)) = (layer4, frame.get_mut(40..42))
+        && random.chance(10)
+    {
+        checksum.fill(random.pick(&[0, 0, 0xff]));
+    }
+}
+
 /// Acknowledges some byte, which a reset begins with.
 fn acknowledge(frame: &mut [u8], layer4: &Layer4, random: &mut Random) {
     if let (Layer4::Tcp { .. }, Some(number)) = (layer4, frame.get_mut(42..46)) {
@@ -363,6 +372,7 @@ pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent], tables: &Table
     carry(&mut frame, random);
     let mut bytes = frame.build();
     acknowledge(&mut bytes, &l4, random);
+    absent_checksum(&mut bytes, &l4, random);
     let to = holder(pod.tenant, destination);
     let about = Sent { from: pod, to, inner: bytes.clone(), layer4: l4, source, destination, seen: None };
     let gso_size = match (&about.layer4, to) {
@@ -453,6 +463,7 @@ pub fn from_underlay(
     collide(&mut frame, seeds, random);
     carry(&mut frame, random);
     let mut inner = frame.build();
+    absent_checksum(&mut inner, &l4, random);
     let about = Sent {
         from,
         to: holder(from.tenant, destination),
