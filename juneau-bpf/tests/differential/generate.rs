@@ -295,7 +295,7 @@ fn holder(tenant: u8, address: Ipv4Addr) -> Option<Pod> {
 fn destination(from: Pod, random: &mut Random) -> Ipv4Addr {
     if random.chance(if from.tenant == 0 { 15 } else { 3 }) {
         of_a_node(random)
-    } else if random.chance(30) {
+    } else if random.chance(25) {
         random.pick(&SERVICES)
     } else if random.chance(72) {
         let all: Vec<Pod> = pods().into_iter().filter(|pod| pod.tenant == from.tenant).collect();
@@ -326,7 +326,7 @@ fn arp(pod: Pod, random: &mut Random) -> Vec<u8> {
 /// A packet that a Pod of node 0 sends, or the node itself, and what it was about.
 pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent], tables: &Tables) -> (Input, Option<Sent>) {
     let local: Vec<Pod> = pods().into_iter().filter(|pod| pod.node() == 0).collect();
-    let pod = if random.chance(20) { Pod::node_port(0) } else { random.pick(&local) };
+    let pod = if random.chance(25) { Pod::node_port(0) } else { random.pick(&local) };
     let hook = if pod.is_node() { Hook::NodePort } else { Hook::Pod };
     // Rarely the one's program sees the other's packets.
     let hook = if random.chance(1) { random.pick(&[Hook::NodePort, Hook::Pod]) } else { hook };
@@ -348,7 +348,7 @@ pub fn from_pod(random: &mut Random, seeds: Seeds, sent: &[Sent], tables: &Table
             (about.source, about.destination, again(about, random))
         }
         // A Service and one of its backends, from one port: SCTP cannot be given another.
-        _ if random.chance(8) => {
+        _ if random.chance(5) => {
             let to = [services::SCTP, Pod::new(0, 1, 11).address(), Pod::new(0, 2, 21).address()];
             (pod.address(), random.pick(&to), sctp(1111, 2905, 20))
         }
