@@ -193,7 +193,7 @@ static __always_inline void jn_pod_reverse(struct __sk_buff *skb, struct jn_cont
 	jn_mac_copy(reverse->dmac, interface->mac);
 }
 
-/* Decide: route and policy of a packet whose record is missing or does not fit, and its new record. */
+/* Decide: service, route and policy of a packet whose record is missing or does not fit; its new record is left to commit. */
 static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_context *context,
 					  const struct jn_interface *interface)
 {
@@ -205,10 +205,11 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 	struct jn_side own, other;
 	__u32 identity;
 	int connected = 0;
-	int reason, reply, routed;
+	int reason;
 
 	context->verdict.slow = 1;
-	reply = jn_original(context);
+	context->commit = JN_COMMIT_ONE;
+	JN_WRITE(context->reply, jn_original(context));
 	__builtin_memset(flow, 0, sizeof(*flow));
 	jn_generations_read(context, context->original.source, context->original.destination);
 	jn_generation_add(context, flow, 2, jn_generation_table(interface->table));
@@ -232,18 +233,19 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 			jn_route_find(context, interface->table, context->bound.destination);
 	}
 	/* What is translated is routed, even between neighbours: it was sent to the gateway. */
-	routed = jn_bound_routed(context);
+	JN_WRITE(context->routed, jn_bound_routed(context));
 	destination = context->bound.destination;
-	reason = jn_target(context, &sender, destination, routed, &connected);
+	reason = jn_target(context, &sender, destination, JN_READ(context->routed), &connected);
 	if (reason)
 		return reason;
-	if (context->bound.backend && !reply) {
+	JN_WRITE(context->connected, connected);
+	if (context->bound.backend && !JN_READ(context->reply)) {
 		context->original.destination_port = context->bound.destination_port;
 		/* What a router brings back would not be known as an answer. */
-		if (!connected)
+		if (!JN_READ(context->connected))
 			return JN_ROUTE_UNREACHABLE;
 	}
-	reason = jn_deliver(context, &sender, connected && !routed, flow);
+	reason = jn_deliver(context, &sender, JN_READ(context->connected) & !JN_READ(context->routed), flow);
 	if (reason)
 		return reason;
 	flow->backend = context->bound.backend;
@@ -251,17 +253,17 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 	own.identity = interface->identity;
 	own.policy = interface->policy;
 	own.flags = interface->flags | JN_EP_LOCAL;
-	if (connected) {
+	if (JN_READ(context->connected)) {
 		other.identity = context->target.identity;
 		other.policy = context->target.policy;
 		other.flags = context->target.flags;
 	} else {
 		jn_side_find(context, destination, &other);
 	}
-	if (routed && jn_target_own(context, skb->ifindex, interface->pod)) {
+	if (JN_READ(context->routed) && jn_target_own(context, skb->ifindex, interface->pod)) {
 		/* Nobody's policy stands between a Pod and itself. */
 		reason = JN_OK;
-	} else if (reply) {
+	} else if (JN_READ(context->reply)) {
 		reason = jn_policy(&other, other.identity, &own, own.identity);
 	} else {
 		identity = own.identity;
@@ -286,9 +288,20 @@ static __always_inline int jn_pod_decided(struct __sk_buff *skb, struct jn_conte
 	if (flow->kind == JN_EGRESS_ENCAP)
 		flow->outer_port = jn_outer_port(&packet->key);
 	if (transit || (jn_found_kept(context) && context->old.flags & (JN_FLOW_REPLY | JN_FLOW_SINGLE)))
-		return jn_commit(skb, jn_pod_hook(context), 0);
-	jn_pod_reverse(skb, context, interface, &other, connected);
-	return jn_commit(skb, jn_pod_hook(context), 1);
+		return JN_OK;
+	jn_pod_reverse(skb, context, interface, &other, JN_READ(context->connected));
+	context->commit = JN_COMMIT_PAIR;
+	return JN_OK;
+}
+
+/* A packet that is refused: its sender is told in another program, where it may be. Returns the reason to drop it for. */
+static __always_inline int jn_pod_refused(struct __sk_buff *skb, struct jn_context *context, int reason)
+{
+	if (!jn_answerable(context, reason))
+		return reason;
+	context->verdict.reason = reason;
+	bpf_tail_call(skb, &jn_tails, JN_TAIL_POD_REJECT);
+	return JN_MISSED_TAIL_CALL;
 }
 
 /* A miss, a fragment, a moved epoch: the flow's record as a whole. */
@@ -297,16 +310,12 @@ int jn_pod_decide(struct __sk_buff *skb)
 {
 	struct jn_context *context = jn_context();
 	const struct jn_interface *interface;
-	struct jn_ethernet *ethernet;
 	struct jn_packet *packet;
 	struct jn_flow *entry;
-	void *data, *end;
-	__u32 hook;
 	int reason;
 
 	if (!context)
 		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
-	hook = jn_pod_hook(context);
 	packet = &context->packet;
 	interface = jn_interface(skb->ifindex);
 	reason = JN_NO_INTERFACE;
@@ -321,17 +330,43 @@ int jn_pod_decide(struct __sk_buff *skb)
 	if (entry && context->found == JN_FOUND_CURRENT && jn_pod_fits(&context->old, packet)) {
 		jn_flow_touch(entry, &context->old, packet);
 		context->flow = context->old;
+		context->commit = JN_COMMIT_NONE;
 	} else {
 		if (entry && context->found == JN_FOUND_CURRENT)
 			jn_flow_answered_apart(entry, &context->old);
 		reason = jn_pod_decided(skb, context, interface);
-		if (jn_answerable(context, reason)) {
-			context->verdict.reason = reason;
-			bpf_tail_call(skb, &jn_tails, JN_TAIL_POD_REJECT);
-			reason = JN_MISSED_TAIL_CALL;
-		}
-		if (reason)
+		if (reason) {
+			reason = jn_pod_refused(skb, context, reason);
 			goto drop;
+		}
+	}
+	bpf_tail_call(skb, &jn_tails, JN_TAIL_POD_COMMIT);
+	reason = JN_MISSED_TAIL_CALL;
+drop:
+	return jn_drop(skb, context, jn_pod_hook(context), reason);
+}
+
+/* Commit and emit of what was decided. */
+SEC("tc")
+int jn_pod_commit(struct __sk_buff *skb)
+{
+	struct jn_context *context = jn_context();
+	struct jn_ethernet *ethernet;
+	struct jn_packet *packet;
+	void *data, *end;
+	__u32 hook;
+	int reason;
+
+	if (!context)
+		return jn_broken(JN_HOOK_POD, TC_ACT_SHOT);
+	hook = jn_pod_hook(context);
+	packet = &context->packet;
+	if (context->commit != JN_COMMIT_NONE) {
+		reason = jn_commit(skb, hook, context->commit == JN_COMMIT_PAIR);
+		if (reason) {
+			reason = jn_pod_refused(skb, context, reason);
+			goto drop;
+		}
 	}
 	if (packet->flags & JN_PACKET_FIRST) {
 		reason = jn_fragment_remember(packet);

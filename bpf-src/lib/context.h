@@ -67,6 +67,11 @@ struct jn_context {
 	struct jn_route route;          /* of the destination that was looked up last */
 	struct jn_frontend frontend;    /* the Service's */
 	struct jn_backend backend;
+	/* Kept here, and not in registers, so that the verifier does not walk on from each of their values. */
+	__u32 connected;                /* the route is the destination's own Subnet's */
+	__u32 routed;                   /* a translation changes an address */
+	__u32 reply;                    /* the packet is of the answering direction */
+	__u32 commit;                   /* enum jn_commits: what is left to do */
 	__u32 committed;                /* what the last try to commit came to */
 	__u32 opened;                   /* it opened a flow */
 	__be16 first_port;              /* for the answers, before others are tried */
@@ -76,6 +81,12 @@ struct jn_context {
 	__u32 epoch;                    /* as read before the generations */
 	__u32 mtu;                      /* of FRAGMENTATION_NEEDED */
 	__u8 quote[64];                 /* of an ICMP error */
+};
+
+enum jn_commits {
+	JN_COMMIT_NONE = 0, /* the record holds */
+	JN_COMMIT_ONE = 1,  /* this direction alone */
+	JN_COMMIT_PAIR = 2,
 };
 
 enum jn_found {

@@ -211,6 +211,7 @@ int jn_pod_arp(struct __sk_buff *skb);
 int jn_pod_icmp(struct __sk_buff *skb);
 int jn_pod_fragment(struct __sk_buff *skb);
 int jn_pod_decide(struct __sk_buff *skb);
+int jn_pod_commit(struct __sk_buff *skb);
 int jn_pod_reject(struct __sk_buff *skb);
 int jn_overlay_other(struct __sk_buff *skb);
 int jn_overlay_decide(struct __sk_buff *skb);
@@ -227,6 +228,7 @@ struct {
 		[JN_TAIL_POD_ICMP] = &jn_pod_icmp,
 		[JN_TAIL_POD_FRAGMENT] = &jn_pod_fragment,
 		[JN_TAIL_POD_DECIDE] = &jn_pod_decide,
+		[JN_TAIL_POD_COMMIT] = &jn_pod_commit,
 		[JN_TAIL_POD_REJECT] = &jn_pod_reject,
 		[JN_TAIL_OVERLAY_OTHER] = &jn_overlay_other,
 		[JN_TAIL_OVERLAY_DECIDE] = &jn_overlay_decide,

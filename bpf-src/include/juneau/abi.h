@@ -201,11 +201,12 @@ enum jn_tail {
 	JN_TAIL_POD_ARP = 0,
 	JN_TAIL_POD_ICMP = 1,     /* ICMP errors that a Pod sends */
 	JN_TAIL_POD_FRAGMENT = 2,
-	JN_TAIL_POD_DECIDE = 3,   /* policy, route, deliver, commit, emit */
+	JN_TAIL_POD_DECIDE = 3,   /* service, route, deliver, policy */
 	JN_TAIL_POD_REJECT = 4,   /* answers with an ICMP error or an RST */
 	JN_TAIL_OVERLAY_OTHER = 5,    /* ICMP errors and fragments in the overlay, of both its hooks */
 	JN_TAIL_OVERLAY_DECIDE = 6,   /* of both its hooks */
 	JN_TAIL_OVERLAY_UNDERLAY = 7, /* ICMP errors of the underlay itself */
+	JN_TAIL_POD_COMMIT = 8,   /* commit, emit */
 	JN_TAIL_MAX = 16,
 };
 

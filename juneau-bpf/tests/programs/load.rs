@@ -3,7 +3,7 @@
 use crate::lab::{Lab, Variant, clear, namespace};
 
 /// Instructions that the verifier may walk through.
-const LIMIT: u32 = 32_000;
+const LIMIT: u32 = 20_000;
 
 #[test]
 fn every_program_loads_and_is_small() {

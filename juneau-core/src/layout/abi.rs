@@ -152,7 +152,7 @@ constants! {
     TAIL_POD_ICMP: u32 = 1;
     /// Fragments that a Pod sends.
     TAIL_POD_FRAGMENT: u32 = 2;
-    /// Policy, route, deliver, commit, emit of a Pod's packet.
+    /// Service, route, deliver and policy of a Pod's packet.
     TAIL_POD_DECIDE: u32 = 3;
     /// Answers with an ICMP error or an RST.
     TAIL_POD_REJECT: u32 = 4;
@@ -162,6 +162,8 @@ constants! {
     TAIL_OVERLAY_DECIDE: u32 = 6;
     /// ICMP errors of the underlay itself.
     TAIL_OVERLAY_UNDERLAY: u32 = 7;
+    /// Commit and emit of a Pod's packet.
+    TAIL_POD_COMMIT: u32 = 8;
     /// Slots of the program array.
     TAIL_MAX: u32 = 16;
 
