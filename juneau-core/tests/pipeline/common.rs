@@ -1,7 +1,9 @@
 //! Sending packets through the two nodes.
 
+use juneau_core::packet::{Ethernet, Ipv4, Udp, view};
 use juneau_core::pipeline::{Outcome, Packet, Pipeline};
-use juneau_core::testkit::packets::{Frame, Layer4};
+use juneau_core::testkit::packets::{Frame, Layer4, addresses};
+
 use juneau_core::testkit::topology::{self, Pod};
 use juneau_core::time::Now;
 use juneau_core::verdict::{Action, Hook, Reason};
@@ -74,6 +76,18 @@ impl Net {
         }
         outcome
     }
+}
+
+/// Source, destination and ports.
+pub(crate) type Tuple = (std::net::Ipv4Addr, std::net::Ipv4Addr, u16, u16);
+
+/// The tuple of a packet that is not encapsulated.
+pub(crate) fn tuple(frame: &[u8]) -> Tuple {
+    let (source, destination) = addresses(frame);
+    let (_, rest) = view::<Ethernet>(frame).unwrap();
+    let (_, rest) = view::<Ipv4>(rest).unwrap();
+    let (ports, _) = view::<Udp>(rest).unwrap();
+    (source, destination, ports.source_port.get(), ports.destination_port.get())
 }
 
 #[track_caller]

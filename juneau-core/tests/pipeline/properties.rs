@@ -1,10 +1,15 @@
 //! What holds for every packet: one exit and one counter, tenants that never meet, counts that agree with records.
 
-use crate::common::{NOW, Net, frame};
+use crate::common::{NOW, Net, Tuple, frame, tuple};
 use juneau_core::flow::FlowRead;
-use juneau_core::layout::{FLOW_EMBRYONIC, FLOW_REPLY, FROM_OVERLAY, FROM_POD, be32, endpoint_generation};
+use juneau_core::layout::{
+    BACKEND_SERVING, FLOW_EMBRYONIC, FLOW_REPLY, FROM_OVERLAY, FROM_POD, be32, endpoint_generation,
+};
+use juneau_core::packet::{IP_TCP, IP_UDP, checksum};
 use juneau_core::pipeline::{Count, Generations, Outcome, Packet, Tunnel};
-use juneau_core::testkit::packets::{Frame, Layer4, arp_request, icmp_error, vxlan};
+use juneau_core::tables::Diff;
+use juneau_core::testkit::packets::{Frame, Layer4, addresses, arp_request, assert_checksums, icmp_error, vxlan};
+use juneau_core::testkit::services::{EMPTY, HOST, LOCAL, NOBODY, SAME, SELF, WEB};
 use juneau_core::testkit::topology::{Pod, own_address, pods, vtep};
 use juneau_core::time::Now;
 use juneau_core::verdict::{Action, Hook, Reason};
@@ -22,6 +27,12 @@ enum Event {
     Arrive { node: usize, frame: Vec<u8>, vni: u32, known: bool },
     /// Time passes.
     Wait(u32),
+    /// Whoever got the last packet that arrived answers it, with these TCP flags, if it has any.
+    Answer { flags: u8 },
+    /// Whoever got it sends an ICMP error about it.
+    Complain,
+    /// A Pod serves, or stops to.
+    Serve(Pod, bool),
     /// An endpoint's decisions are void.
     Bump(Pod),
     /// Idle connections go.
@@ -45,13 +56,14 @@ fn destination() -> BoxedStrategy<Ipv4Addr> {
         1 => Just(Ipv4Addr::new(10, 9, 0, 1)),
         1 => Just(Ipv4Addr::new(10, 8, 0, 1)),
         1 => Just(Ipv4Addr::new(10, 0, 1, 1)),
+        6 => proptest::sample::select(vec![WEB, SELF, SAME, HOST, EMPTY, LOCAL, NOBODY]),
         1 => any::<u32>().prop_map(Ipv4Addr::from),
     ]
     .boxed()
 }
 
 fn layer4() -> BoxedStrategy<Layer4> {
-    let port = || prop_oneof![Just(1u16), Just(2)];
+    let port = || prop_oneof![2 => Just(1u16), 1 => Just(2), 2 => Just(80), 1 => Just(53), 2 => Just(8080)];
     let flags = prop_oneof![4 => Just(0x02u8), 4 => Just(0x12), 4 => Just(0x10), 3 => Just(0x11), 1 => any::<u8>()];
     prop_oneof![
         4 => (port(), port(), flags, 0usize..40)
@@ -118,6 +130,9 @@ fn event() -> BoxedStrategy<Event> {
         20 => send,
         8 => arrive,
         1 => (1u32..200).prop_map(Event::Wait),
+        10 => proptest::sample::select(vec![0x12u8, 0x10, 0x11, 0x14]).prop_map(|flags| Event::Answer { flags }),
+        3 => Just(Event::Complain),
+        1 => (pod(), any::<bool>()).prop_map(|(pod, serves)| Event::Serve(pod, serves)),
         1 => pod().prop_map(Event::Bump),
         1 => Just(Event::Expire),
     ]
@@ -190,8 +205,73 @@ fn check_flows(net: &Net) {
     }
 }
 
+/// A whole TCP segment or UDP datagram that a Pod sent, and as what it came to whom it was for.
+struct Arrived {
+    from: Pod,
+    sent: Tuple,
+    to: Pod,
+    frame: Vec<u8>,
+}
+
+impl Arrived {
+    fn new(from: Pod, sent: &[u8], outcome: &Outcome) -> Option<Self> {
+        let whole = sent.len() >= 42 && sent[12..15] == [8, 0, 0x45] && sent[20] & 0x3f == 0 && sent[21] == 0;
+        let good = whole && matches!(sent[23], IP_TCP | IP_UDP) && checksum(&sent[14..34]) == 0;
+        if outcome.verdict.action != Action::Peer || !good {
+            return None;
+        }
+        let to = pods().into_iter().find(|pod| pod.ifindex() == outcome.verdict.ifindex)?;
+        let own = tuple(sent).0 == from.address() && tuple(&outcome.frame).1 == to.address();
+        own.then(|| Self { from, sent: tuple(sent), to, frame: outcome.frame.clone() })
+    }
+
+    /// What the receiver answers with.
+    fn answer(&self, flags: u8) -> Frame {
+        let (source, _, source_port, port) = tuple(&self.frame);
+        let layer4 = match self.frame[23] {
+            IP_TCP => Layer4::Tcp { source: port, destination: source_port, flags, payload: 3 },
+            _ => Layer4::Udp { source: port, destination: source_port, payload: 3 },
+        };
+        frame(self.to, source, layer4)
+    }
+
+    /// It comes from whom the sender sent to.
+    fn assert_answers(&self, outcome: &Outcome) {
+        assert_eq!((outcome.verdict.reason, outcome.verdict.ifindex), (Reason::Ok, self.from.ifindex()));
+        assert_checksums(&outcome.frame);
+        let (source, destination, source_port, port) = self.sent;
+        assert_eq!(tuple(&outcome.frame), (destination, source, port, source_port));
+    }
+
+    /// So does an error, which quotes what it sent.
+    fn assert_complains(&self, outcome: &Outcome) {
+        assert_eq!((outcome.verdict.reason, outcome.verdict.ifindex), (Reason::Ok, self.from.ifindex()));
+        assert_checksums(&outcome.frame);
+        let (source, destination, ..) = self.sent;
+        assert_eq!(addresses(&outcome.frame), (destination, source));
+        // The quote begins where an IPv4 header would, were the headers in front of it an Ethernet header.
+        assert_eq!(tuple(&outcome.frame[28..]), self.sent);
+        assert_eq!(checksum(&outcome.frame[42..62]), 0);
+    }
+}
+
+fn serve(net: &mut Net, pod: Pod, serves: bool) {
+    for node in &mut net.0 {
+        let current = node.tables.content().clone();
+        let mut wanted = current.clone();
+        for backend in wanted.backends.values_mut() {
+            if (backend.vpc, backend.address) == (pod.vpc(), be32(pod.address())) {
+                backend.flags = if serves { BACKEND_SERVING } else { 0 };
+                *backend = backend.tagged();
+            }
+        }
+        node.apply(&Diff::between(&current, &wanted)).unwrap();
+    }
+}
+
 fn play(events: Vec<Event>) {
     let mut net = Net::new();
+    let mut arrived: Option<Arrived> = None;
     let mut now: Now = NOW;
     let mut packets = [0u64; 2];
     for event in events {
@@ -204,15 +284,41 @@ fn play(events: Vec<Event>) {
                 assert_eq!(explained.frame, outcome.frame);
                 check_exit(&packet, &outcome, Some(from.tenant));
                 packets[from.node()] += u64::from(outcome.count != Count::None);
-                if outcome.verdict.action == Action::Encap {
+                let mut last = outcome;
+                if last.verdict.action == Action::Encap {
                     let other = 1 - from.node();
-                    let packet = Packet::new(Hook::Overlay, 2, &outcome.frame);
+                    let packet = Packet::new(Hook::Overlay, 2, &last.frame);
                     let outcome = net.0[other].handle(&packet, now).unwrap();
                     check_exit(&packet, &outcome, Some(from.tenant));
                     packets[other] += u64::from(outcome.count != Count::None);
+                    last = outcome;
+                }
+                arrived = Arrived::new(from, &frame, &last);
+            }
+            Event::Answer { .. } | Event::Complain => {
+                let Some(arrived) = &arrived else { continue };
+                let sent = match event {
+                    Event::Answer { flags } => arrived.answer(flags),
+                    _ => frame(arrived.to, tuple(&arrived.frame).0, icmp_error(3, 3, &arrived.frame)),
+                };
+                let outcome = net.raw_at(arrived.to, &sent.build(), now);
+                packets[arrived.to.node()] += u64::from(outcome.count != Count::None);
+                let mut last = outcome;
+                if last.verdict.action == Action::Encap {
+                    let other = 1 - arrived.to.node();
+                    last = net.0[other].handle(&Packet::new(Hook::Overlay, 2, &last.frame), now).unwrap();
+                    packets[other] += u64::from(last.count != Count::None);
+                }
+                match event {
+                    Event::Answer { .. } => arrived.assert_answers(&last),
+                    _ => arrived.assert_complains(&last),
                 }
             }
+            Event::Serve(pod, serves) => {
+                serve(&mut net, pod, serves);
+            }
             Event::Host { node, source, frame } => {
+                arrived = None;
                 let packet = Packet::new(Hook::NodePort, Pod::node_port(node).ifindex(), &frame);
                 let explained = net.0[node].explain(&packet, now).unwrap();
                 let outcome = net.0[node].handle(&packet, now).unwrap();
@@ -231,6 +337,7 @@ fn play(events: Vec<Event>) {
                 }
             }
             Event::Arrive { node, frame, vni, known } => {
+                arrived = None;
                 let packet = Packet::new(Hook::Overlay, 2, &frame);
                 let outcome = net.0[node].handle(&packet, now).unwrap();
                 check_exit(&packet, &outcome, tenant_of_vni(vni));
@@ -242,9 +349,12 @@ fn play(events: Vec<Event>) {
                 let slot = endpoint_generation(pod.vpc(), be32(pod.address()));
                 net.0.iter_mut().for_each(|node| node.state.advance(slot).unwrap());
             }
-            Event::Expire => net.0.iter_mut().for_each(|node| {
-                node.expire(now, 1000);
-            }),
+            Event::Expire => {
+                arrived = None;
+                net.0.iter_mut().for_each(|node| {
+                    node.expire(now, 1000);
+                });
+            }
         }
         check_flows(&net);
     }

@@ -1,12 +1,13 @@
 //! Connections to Services, and changes of Services.
 
 use crate::common::{NOW, Net, assert_answer, assert_peer, frame};
+pub(super) use crate::common::{Tuple, tuple};
 use juneau_core::flow::TCP_ACK;
 use juneau_core::layout::{BACKEND_SERVING, Backend, Be16, FLOW_NAT, Flow, FlowKey, FrontendKey, SLOTS, be32, proto};
-use juneau_core::packet::{Ethernet, IP_TCP, IP_UDP, Ipv4, Tcp, Udp, view};
+use juneau_core::packet::{IP_TCP, IP_UDP, Tcp, view};
 use juneau_core::pipeline::{Outcome, Packet};
 use juneau_core::tables::{Diff, Tables};
-use juneau_core::testkit::packets::{Frame, Layer4, addresses, assert_checksums, decapsulated, syn_ack, udp};
+use juneau_core::testkit::packets::{Frame, Layer4, assert_checksums, decapsulated, syn_ack, udp};
 use juneau_core::testkit::topology::{self, Pod};
 use juneau_core::verdict::{Action, Hook, Reason};
 use std::net::Ipv4Addr;
@@ -23,18 +24,6 @@ pub(super) const CLIENT: Pod = Pod::new(0, 2, 11);
 pub(super) const C: Pod = Pod::new(0, 1, 20);
 /// On the other node, in the client's Subnet.
 pub(super) const D: Pod = Pod::new(0, 2, 20);
-
-/// Source, destination and ports.
-pub(super) type Tuple = (Ipv4Addr, Ipv4Addr, u16, u16);
-
-/// The tuple of a packet that is not encapsulated.
-pub(super) fn tuple(frame: &[u8]) -> Tuple {
-    let (source, destination) = addresses(frame);
-    let (_, rest) = view::<Ethernet>(frame).unwrap();
-    let (_, rest) = view::<Ipv4>(rest).unwrap();
-    let (ports, _) = view::<Udp>(rest).unwrap();
-    (source, destination, ports.source_port.get(), ports.destination_port.get())
-}
 
 /// The same of an outcome, encapsulated or not.
 pub(super) fn inner(outcome: &Outcome) -> &[u8] {

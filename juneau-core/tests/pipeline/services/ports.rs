@@ -17,6 +17,7 @@ use juneau_core::testkit::services::{SAME, SCTP, WEB};
 use juneau_core::testkit::topology::{self, Pod};
 use juneau_core::verdict::Reason;
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 
 /// A direct connection of the client to a Pod's port 8080.
 struct Direct {
@@ -116,6 +117,36 @@ fn the_same_with_a_backend_of_another_node() {
         direct.assert_works(&mut net);
         service.assert_works(&mut net);
         apply(&mut net, |tables| tables.routes.values_mut().for_each(|route| route.zero ^= 1));
+    }
+}
+
+#[test]
+fn a_port_that_was_given_is_kept_when_the_own_one_is_free_again() {
+    for backend in [B, C] {
+        let mut net = Net::new();
+        let from = port_to(&net, CLIENT, WEB, backend, 2000, |from| syn(from, 80));
+        let ends = |net: &mut Net, to: Ipv4Addr, port: u16, seen: u16| {
+            assert_peer(&net.send(CLIENT, to, fin(from, port)), backend);
+            assert_peer(&net.send(backend, CLIENT.address(), fin(8080, seen)), CLIENT);
+            for node in &mut net.0 {
+                node.expire(NOW.later(11), usize::MAX);
+            }
+            apply(net, |tables| tables.routes.values_mut().for_each(|route| route.zero ^= 1));
+        };
+        Connection::open(&mut net, CLIENT, WEB, syn(from, 80));
+        let direct = Direct::open(&mut net, backend, from);
+        assert_ne!(direct.seen, from);
+        ends(&mut net, WEB, 80, from);
+        assert_eq!(counts(&net)[0], 2);
+        direct.assert_works(&mut net);
+
+        let mut net = Net::new();
+        Direct::open(&mut net, backend, from);
+        let connection = Connection::open(&mut net, CLIENT, WEB, syn(from, 80));
+        assert_ne!(connection.seen.2, from);
+        ends(&mut net, backend.address(), 8080, from);
+        assert_eq!(counts(&net)[0], 2);
+        connection.assert_works(&mut net);
     }
 }
 

@@ -7,7 +7,7 @@ use super::common::{
 use crate::common::{Net, assert_answer, assert_drop, assert_peer, frame};
 use juneau_core::flow::{FlowRead as _, FlowTable as _, TCP_ACK, TCP_RST};
 use juneau_core::layout::{
-    Backend, EP_LOCAL, EndpointKey, FLOW_EMBRYONIC, Flow, FlowKey, FrontendKey, SCOPE_OVERLAY, be32,
+    Backend, Be16, EP_LOCAL, EndpointKey, FLOW_EMBRYONIC, Flow, FlowKey, FrontendKey, SCOPE_OVERLAY, be32,
 };
 use juneau_core::packet::{IP_TCP, IP_UDP};
 use juneau_core::tables::Diff;
@@ -82,6 +82,32 @@ fn datagrams_leave_a_backend_that_stops_serving() {
             assert_eq!(tuple(&late.frame).0, stops.address(), "its own datagram, not the Service's");
         }
         assert_eq!(net.0[0].flows.lookup(&new.key()).unwrap().unwrap().peer.source, be32(other.address()));
+    }
+}
+
+#[test]
+fn datagrams_leave_an_id_that_has_become_somebody_elses() {
+    // Another Service's, another VPC's, another Pod's, another port's.
+    let changes: [fn(&mut Backend); 4] = [
+        |backend| backend.service = 99,
+        |backend| backend.vpc += 1,
+        |backend| backend.address = be32(A.address()),
+        |backend| backend.port = Be16::new(5353),
+    ];
+    for (n, change) in changes.into_iter().enumerate() {
+        let [first, other] = RESOLVERS;
+        let mut net = Net::new();
+        let from = port_to(&net, B, WEB, first, 2000, |from| udp(from, 53, 10));
+        let old = Connection::open(&mut net, B, WEB, udp(from, 53, 10));
+        assert_eq!(old.backend, first);
+        apply(&mut net, |tables| {
+            let (id, mut record) = backend_of(tables, &UDP, first);
+            let (rest, _) = backend_of(tables, &UDP, other);
+            change(&mut record);
+            tables.backends.insert(id, record.tagged());
+            choose_among(tables, &UDP, &[rest]);
+        });
+        assert_eq!(Connection::open(&mut net, B, WEB, udp(from, 53, 10)).backend, other, "{n}");
     }
 }
 
