@@ -190,6 +190,7 @@ impl Connection {
         let reverse = flows.lookup(&forward.peer).unwrap().unwrap();
         assert_eq!(reverse.peer, self.key());
         assert!(forward.has(FLOW_NAT) && reverse.has(FLOW_NAT));
+        assert_eq!(forward.backend, reverse.backend);
         (forward, reverse)
     }
 

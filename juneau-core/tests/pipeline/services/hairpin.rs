@@ -2,7 +2,8 @@
 
 use super::common::{A, A2, B, Connection, apply, tuple};
 use crate::common::{Net, assert_drop, assert_peer, frame};
-use juneau_core::layout::FLOW_NAT;
+use juneau_core::layout::{FLOW_NAT, be32, endpoint_generation};
+use juneau_core::pipeline::Generations as _;
 use juneau_core::testkit::packets::{data, echo, syn, udp};
 use juneau_core::testkit::services::SELF;
 use juneau_core::testkit::topology::Pod;
@@ -101,4 +102,18 @@ fn the_gateway_itself_stays_nobody() {
     let forged = frame(B, A.gateway(), data(8080, 2000, 10));
     assert_drop(&net.send_frame(B, &forged), Reason::Gateway);
     assert_eq!(tuple(&forged.build()).0, B.address());
+}
+
+#[test]
+fn answers_are_decided_again_when_their_receiver_changes() {
+    let mut net = Net::new();
+    let connection = Connection::open(&mut net, A2, SELF, syn(2000, 80));
+    for _ in 0..2 {
+        assert!(!connection.replies(&mut net).verdict.slow);
+        let slot = endpoint_generation(A2.vpc(), be32(A2.address()));
+        net.0[0].state.advance(slot).unwrap();
+        let reply = connection.replies(&mut net);
+        assert!(reply.verdict.slow);
+        connection.assert_answered(&reply);
+    }
 }
