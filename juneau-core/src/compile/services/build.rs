@@ -107,7 +107,6 @@ pub(super) struct Step<'p> {
     taken: Vec<Built>,
     /// Numbers that have an owner in `taken`.
     claimed: BTreeSet<u32>,
-    claimed_lines: BTreeSet<u32>,
 }
 
 impl<'p> Step<'p> {
@@ -136,7 +135,6 @@ impl<'p> Step<'p> {
             released: Vec::new(),
             taken: Vec::new(),
             claimed: BTreeSet::new(),
-            claimed_lines: BTreeSet::new(),
         }
     }
 
@@ -315,18 +313,17 @@ impl<'p> Step<'p> {
             })
             .collect();
         let had = keys.iter().filter_map(|key| self.previous.frontends.get(key));
+        // Nobody else's slots have these ids, so nobody else has the range.
         let same = had.filter(|had| had.service == number && had.size == size && had.base % SLOTS == 0).find(|had| {
-            let mut range = lines(had.base, size);
+            let range = lines(had.base, size);
             range.end <= self.limits.lines
-                && range.clone().zip(&content).all(|(line, content)| self.previous.slots.get(&line) == Some(content))
-                && !range.any(|line| self.claimed_lines.contains(&line))
+                && range.zip(&content).all(|(line, content)| self.previous.slots.get(&line) == Some(content))
         });
         let first = match same {
             Some(had) => had.base / SLOTS,
             None => self.used.lines.take_block(u32::try_from(content.len()).ok()?)?,
         };
         for (line, content) in (first..).zip(content) {
-            self.claimed_lines.insert(line);
             self.wanted.slots.insert(line, content);
         }
         Some((first * SLOTS, size))

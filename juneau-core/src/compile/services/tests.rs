@@ -231,6 +231,23 @@ fn an_address_that_goes_to_another_service_does_not_take_its_number_along() {
 }
 
 #[test]
+fn of_two_that_share_out_a_services_addresses_one_keeps_its_number() {
+    let mut model = model(&[2]);
+    let backends = [backend(1, 80), backend(2, 80)];
+    add(&mut model, service("v2/b", 2, &[OTHER, VIP], vec![port(80, &backends)]));
+    let (before, _) = after(&model, &Tables::default());
+    add(&mut model, service("v2/a", 2, &[OTHER], vec![port(80, &backends)]));
+    add(&mut model, service("v2/b", 2, &[VIP], vec![port(80, &backends)]));
+    let (now, problems) = after(&model, &before);
+    assert_eq!(problems, [""; 0]);
+    check_owners(&now);
+    let number = |tables: &Tables, address| tables.frontends[&key(2, address, 80)].service;
+    assert_eq!(number(&now, OTHER), number(&before, OTHER));
+    assert_ne!(number(&now, VIP), number(&now, OTHER));
+    assert_eq!(now.backends.len(), 4, "an id is one Service port's");
+}
+
+#[test]
 fn what_is_broken_costs_that_service_and_is_named() {
     let mut model = model(&[2]);
     let good = service("v2/good", 2, &[VIP], vec![port(80, &[backend(1, 80)])]);
@@ -305,6 +322,27 @@ fn check_reachable(tables: &Tables) {
             let backend = tables.backends.get(&id).filter(|backend| backend.is_whole());
             assert_eq!(backend.map(|backend| backend.service), Some(frontend.service), "{key:?}, slot {slot}, id {id}");
         }
+    }
+}
+
+/// A number is one Service port's: all its front ends say the same, and no other's slots.
+fn check_owners(tables: &Tables) {
+    let mut ports = BTreeMap::new();
+    let mut lines = BTreeSet::new();
+    for (key, frontend) in tables.frontends.iter().filter(|(_, frontend)| frontend.service != 0) {
+        let port = (key.scope, key.port, key.protocol, frontend.base, frontend.size);
+        let known = ports.insert(frontend.service, port);
+        assert!(known.is_none_or(|known| known == port), "number {} is of two", frontend.service);
+        if known.is_none() {
+            let range = frontend.base / SLOTS..(frontend.base + frontend.size).div_ceil(SLOTS);
+            range.for_each(|line| assert!(lines.insert(line), "line {line} is of two"));
+        }
+    }
+    assert!(lines.iter().eq(tables.slots.keys()));
+    let mut names = BTreeSet::new();
+    for backend in tables.backends.values() {
+        assert!(ports.contains_key(&backend.service));
+        assert!(names.insert((backend.service, backend.address, backend.port)));
     }
 }
 
@@ -392,6 +430,7 @@ proptest! {
             prop_assert_eq!(&wanted, &same);
             prop_assert_eq!(problems, same_problems);
             check_reachable(&wanted);
+            check_owners(&wanted);
             let diff = Diff::between(&tables, &wanted);
             for change in &diff.changes {
                 // A number or a line that was in use has no other owner at once.
@@ -435,6 +474,7 @@ proptest! {
         let node = NodeContext { services: previous, ..node() };
         let (wanted, _) = compile(&model, &node, &Attachments::new());
         check_reachable(&wanted);
+        check_owners(&wanted);
     }
 }
 
