@@ -1,6 +1,6 @@
 //! The command line of `juneau-operator`.
 
-use crate::plan::Config;
+use crate::plan::{Config, USUAL_SERVICES};
 use crate::run::{Options, run};
 use crate::sink::directory;
 use clap::{Parser, Subcommand};
@@ -71,7 +71,8 @@ fn serve(path: &std::path::Path, options: &Options) -> Result<(), String> {
     let default = Config::default();
     let config = Config {
         default_subnet_cidr: options.default_subnet_cidr.unwrap_or(default.default_subnet_cidr),
-        service_cidrs: options.service_cluster_ip_range.into_iter().collect(),
+        // Nobody is there who could be asked.
+        service_cidrs: vec![options.service_cluster_ip_range.unwrap_or(USUAL_SERVICES)],
         underlay_mtu: options.underlay_mtu.unwrap_or(default.underlay_mtu),
         require_namespace_binding: options.require_namespace_binding,
         ..default

@@ -56,6 +56,8 @@ pub const WRITTEN: &[(Kind, &[&str])] = &[
     (Kind::RouteTable, &["create", "delete", "metadata", "status"]),
     (Kind::NetworkInterface, &["create", "delete", "metadata", "spec", "status"]),
     (Kind::NetworkEndpoint, &["create", "delete", "spec", "status"]),
+    (Kind::ServiceNATAttachment, &["create", "delete", "status"]),
+    (Kind::VpcEndpoint, &["status"]),
     (Kind::AllocationPool, &["create", "delete", "spec", "status"]),
     (Kind::AllocationClaim, &["create", "delete", "status"]),
     (Kind::AllocationLease, &["create", "delete", "spec", "status"]),

@@ -19,12 +19,13 @@ use support::{Cluster, OPERATOR, Operator, is_ready, object, pod, port};
 
 /// Kinds of which every object shall be ready in the end.
 const READY: [&str; 4] = ["Vpc", "Subnet", "RouteTable", "NetworkInterface"];
-const MADE: [&str; 8] = [
+const MADE: [&str; 9] = [
     "Vpc",
     "Subnet",
     "RouteTable",
     "NetworkInterface",
     "NetworkEndpoint",
+    "ServiceNATAttachment",
     "AllocationPool",
     "AllocationClaim",
     "AllocationLease",

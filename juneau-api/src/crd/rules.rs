@@ -334,7 +334,7 @@ pub(super) fn allocation_pool() -> Vec<Constraint> {
 pub(super) fn allocation_claim() -> Vec<Constraint> {
     vec![
         at("spec").immutable(),
-        at("spec.poolRefs").items(1, 16),
+        at("spec.poolRefs").items(1, CIDRS),
         at("spec.poolRefs[].name").name(),
         at("spec.resourceRef.uid").uid(),
         at("spec.attribute").length(1, NAME),

@@ -18,10 +18,18 @@ pub const MAIN_ROUTE_TABLE_MISSING: &str = "MainRouteTableMissing";
 /// Vpc: its main RouteTable is not ready.
 pub const MAIN_ROUTE_TABLE_NOT_READY: &str = "MainRouteTableNotReady";
 
-/// Subnet, RouteTable: the Vpc does not exist.
+/// Subnet, RouteTable, Service (as an Event): the Vpc does not exist.
 pub const VPC_NOT_FOUND: &str = "VpcNotFound";
 /// Subnet, RouteTable: the Vpc is not ready.
 pub const VPC_NOT_READY: &str = "VpcNotReady";
+
+/// Vpc: ranges of its own, of its Subnets and of Services stand against each other; the message says which.
+pub const RANGE_CONFLICT: &str = "RangeConflict";
+
+/// Service (as an Event): an external address of it cannot be routed.
+pub const INVALID_EXTERNAL_IP: &str = "InvalidExternalIP";
+/// Service (as an Event): a Vpc that it is offered to does not exist or does not consume Services.
+pub const CONSUMER_UNAVAILABLE: &str = "ConsumerUnavailable";
 
 /// RouteTable: at least one route is left out or leads nowhere; `status.rejectedRoutes` says which and why.
 pub const ROUTES_REJECTED: &str = "RoutesRejected";
@@ -48,7 +56,7 @@ pub const ALLOCATION_SUCCEEDED: &str = "AllocationSucceeded";
 pub const ALLOCATION_FAILED: &str = "AllocationFailed";
 /// NetworkInterface: it waits for its address.
 pub const ALLOCATING: &str = "Allocating";
-/// NetworkInterface: its Subnet does not exist.
+/// NetworkInterface, ServiceNATAttachment, Vpc (as an Event): the Subnet does not exist, or is another Vpc's.
 pub const SUBNET_NOT_FOUND: &str = "SubnetNotFound";
 /// NetworkInterface: its Subnet's prefix cannot be used.
 pub const INVALID_SUBNET_CIDR: &str = "InvalidSubnetCIDR";
@@ -66,9 +74,9 @@ pub const WAITING_FOR_ELASTIC_IP: &str = "WaitingForElasticIP";
 pub const NETWORK_NOT_READY: &str = "NetworkNotReady";
 /// NetworkInterface: its ElasticIP's address cannot be used.
 pub const INVALID_ELASTIC_IP_ADDRESS: &str = "InvalidElasticIPAddress";
-/// NetworkInterface: its Namespace may not enter the Vpc.
+/// NetworkInterface, Service (as an Event): its Namespace may not enter the Vpc.
 pub const NAMESPACE_NOT_ALLOWED: &str = "NamespaceNotAllowed";
-/// Pod (as an Event), NetworkInterface: an annotation cannot be met.
+/// Pod, Service (as an Event), NetworkInterface: an annotation cannot be met.
 pub const INVALID_ANNOTATION: &str = "InvalidAnnotation";
 
 /// AllocationClaim: it has its value.
@@ -80,9 +88,6 @@ pub const INVALID_POOL: &str = "InvalidPool";
 
 /// NetworkEndpoint (as an Event): its Pod, node or address is not that of its NetworkInterface.
 pub const ENDPOINT_MISMATCH: &str = "EndpointMismatch";
-
-/// ServiceNATAttachment: the Vpc does not exist, or provides no Services any more.
-pub const NOT_A_PROVIDER: &str = "NotAProvider";
 
 /// VpcEndpoint: its Vpc does not exist or is not ready.
 pub const VPC_UNAVAILABLE: &str = "VpcUnavailable";
@@ -100,7 +105,7 @@ pub const SERVICE_NOT_FOUND: &str = "ServiceNotFound";
 pub const CLUSTER_IP_UNAVAILABLE: &str = "ClusterIPUnavailable";
 /// VpcEndpoint: the Vpc of its Service does not exist, or the Service's annotations cannot be met.
 pub const SERVICE_VPC_NOT_FOUND: &str = "ServiceVpcNotFound";
-/// VpcEndpoint: the Vpc of its Service has no Service routing.
+/// VpcEndpoint, Service (as an Event): the Service's Vpc has no Service routing.
 pub const SERVICE_ROUTING_DISABLED: &str = "ServiceRoutingDisabled";
-/// VpcEndpoint: the Vpc of its Service is another one and provides no Services.
+/// VpcEndpoint, Service (as an Event): the Service's Vpc provides no Services to others.
 pub const NOT_A_SERVICE_PROVIDER: &str = "NotAServiceProvider";

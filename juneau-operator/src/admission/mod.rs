@@ -12,6 +12,7 @@ mod networks;
 mod pods;
 mod probes;
 mod server;
+mod services;
 
 pub use probes::{MUTATED, rewrite};
 pub use server::{Admission, Counts, Labels, router};
@@ -125,10 +126,12 @@ struct Said {
 pub type Verdict = Result<Vec<String>, Denial>;
 
 /// The kinds that are reviewed: `(group, kind, path)`. The webhook configuration in `deploy/` has the same.
-pub const REVIEWED: [(&str, &str, &str); 5] = [
+pub const REVIEWED: [(&str, &str, &str); 7] = [
     (GROUP, "Vpc", "/validate-juneau-loutres-me-v1alpha1-vpc"),
     (GROUP, "Subnet", "/validate-juneau-loutres-me-v1alpha1-subnet"),
     (GROUP, "RouteTable", "/validate-juneau-loutres-me-v1alpha1-routetable"),
+    (GROUP, "VpcEndpoint", "/validate-juneau-loutres-me-v1alpha1-vpcendpoint"),
+    ("", "Service", "/validate--v1-service"),
     ("", "Pod", "/validate--v1-pod"),
     ("", "Namespace", "/validate--v1-namespace"),
 ];
@@ -154,6 +157,8 @@ pub fn review(view: &View, config: &Config, request: &Request) -> Verdict {
         "Vpc" => networks::vpc(view, config, request),
         "Subnet" => networks::subnet(view, config, request),
         "RouteTable" => networks::route_table(view, request),
+        "VpcEndpoint" => services::vpc_endpoint(view, request),
+        "Service" => services::service(view, config, request),
         "Namespace" => pods::namespace(view, config, request),
         _ => pods::pod(view, config, request),
     }

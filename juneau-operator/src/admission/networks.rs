@@ -4,7 +4,8 @@ use super::{Denial, Operation, Request, Verdict, Versions, is_deleting, listed, 
 use crate::plan::Config;
 use crate::view::{Kind, View};
 use ipnet::Ipv4Net;
-use juneau_api::kinds::{RouteTable, Subnet, ViaType, Vpc};
+use juneau_api::kinds::{RouteTable, Subnet, ViaType, Vpc, VpcEndpoint};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// The name of the Vpc and of the Subnet of Pods that name none.
@@ -25,7 +26,7 @@ const fn has_services(vpc: &Vpc) -> bool {
 }
 
 /// The Vpc that a Subnet or RouteTable names.
-fn owner<'a>(view: &'a View, what: &str, vpc: &str) -> Result<&'a Arc<Vpc>, Denial> {
+pub(super) fn owner<'a>(view: &'a View, what: &str, vpc: &str) -> Result<&'a Arc<Vpc>, Denial> {
     match view.vpcs.get(vpc) {
         None => Err(Denial::of_missing(Kind::Vpc, vpc, format!("{what}: Vpc {vpc} does not exist; create it first"))),
         Some(vpc) if is_deleting(&vpc.metadata) => Err(Denial::of_others(format!(
@@ -36,7 +37,7 @@ fn owner<'a>(view: &'a View, what: &str, vpc: &str) -> Result<&'a Arc<Vpc>, Deni
     }
 }
 
-trait OwnName {
+pub(super) trait OwnName {
     fn own_name(&self) -> &str;
 }
 
@@ -52,7 +53,8 @@ pub(super) fn vpc(view: &View, config: &Config, request: &Request) -> Verdict {
         if name == DEFAULT {
             return Err(Denial::firm("Vpc default cannot be deleted: Pods that name no Subnet are in it".into()));
         }
-        let users: Vec<_> = subnets_of(view, name).map(|(subnet, _)| format!("Subnet {subnet}")).collect();
+        let mut users: Vec<_> = subnets_of(view, name).map(|(subnet, _)| format!("Subnet {subnet}")).collect();
+        users.extend(endpoints_of(view, name).map(|(endpoint, _)| format!("VpcEndpoint {endpoint}")));
         return if users.is_empty() {
             Ok(Vec::new())
         } else {
@@ -61,10 +63,14 @@ pub(super) fn vpc(view: &View, config: &Config, request: &Request) -> Verdict {
     }
     let versions = Versions::<Vpc>::of(request)?;
     let Some(new) = versions.new.filter(|new| !is_deleting(&new.metadata)) else { return Ok(Vec::new()) };
-    if versions.old.is_some_and(|old| old.spec == new.spec) {
+    if versions.old.as_ref().is_some_and(|old| old.spec == new.spec) {
         return Ok(Vec::new());
     }
+    source_subnet(view, name, &new)?;
     let pools: Vec<Ipv4Net> = pool(&new).collect();
+    if let Some(old) = &versions.old {
+        held(view, name, old, &pools)?;
+    }
     for (n, first) in pools.iter().enumerate() {
         if let Some(second) = pools.iter().skip(n + 1).find(|second| overlap(*first, **second)) {
             return Err(Denial::firm(format!(
@@ -95,6 +101,42 @@ pub(super) fn vpc(view: &View, config: &Config, request: &Request) -> Verdict {
         }
     }
     Ok(Vec::new())
+}
+
+/// VpcEndpoints of a Vpc that stay.
+fn endpoints_of<'a>(view: &'a View, vpc: &'a str) -> impl Iterator<Item = (&'a String, &'a Arc<VpcEndpoint>)> {
+    view.vpc_endpoints.iter().filter(move |(_, endpoint)| endpoint.spec.vpc == vpc && !is_deleting(&endpoint.metadata))
+}
+
+/// The Subnet of source addresses for sharing is one of the Vpc, or not there yet: whoever makes both in one file makes
+/// one of them first.
+fn source_subnet(view: &View, name: &str, vpc: &Vpc) -> Result<(), Denial> {
+    let provider = vpc.spec.service.as_ref().and_then(|service| service.provider.as_ref());
+    let Some(subnet) = provider.map(|provider| &provider.nat_source_subnet) else { return Ok(()) };
+    match view.subnets.get(subnet) {
+        Some(found) if found.spec.vpc != name => Err(Denial::of_others(format!(
+            "Vpc {name}: spec.service.provider.natSourceSubnet: Subnet {subnet} is of Vpc {}; name one of the same Vpc",
+            found.spec.vpc
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// No VpcEndpoint loses its address because the pool shrinks.
+fn held(view: &View, name: &str, old: &Vpc, pools: &[Ipv4Net]) -> Result<(), Denial> {
+    for (endpoint, object) in endpoints_of(view, name) {
+        let address = object.status.as_ref().and_then(|status| status.address.as_deref());
+        let Some(address) = address.and_then(|text| text.parse::<Ipv4Addr>().ok()) else { continue };
+        let is_in = |mut pools: std::slice::Iter<'_, Ipv4Net>| pools.any(|range| range.contains(&address));
+        let before: Vec<Ipv4Net> = pool(old).collect();
+        if is_in(before.iter()) && !is_in(pools.iter()) {
+            return Err(Denial::of_others(format!(
+                "Vpc {name}: spec.endpointPool.cidrs: VpcEndpoint {endpoint} has {address}, which is in none of them; \
+                 keep its range, or delete the VpcEndpoint first"
+            )));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn subnet(view: &View, config: &Config, request: &Request) -> Verdict {

@@ -1,3 +1,5 @@
+mod services;
+
 use super::*;
 use crate::view::{Kind, Object};
 use serde_json::json;

@@ -125,6 +125,8 @@ impl<'v> Planner<'v> {
             Kind::Subnet => self.view.subnets.get(&resource.name).map(|object| &object.metadata),
             Kind::RouteTable => self.view.route_tables.get(&resource.name).map(|object| &object.metadata),
             Kind::Node => self.view.nodes.get(&resource.name).map(|object| &object.metadata),
+            Kind::ServiceNATAttachment => self.view.nat_attachments.get(&resource.name).map(|object| &object.metadata),
+            Kind::VpcEndpoint => self.view.vpc_endpoints.get(&resource.name).map(|object| &object.metadata),
             // There are many of these.
             Kind::NetworkInterface => {
                 let nic = self.index.interface(resource.uid.as_deref()?);

@@ -3,6 +3,9 @@
 use core::time::Duration;
 use ipnet::Ipv4Net;
 
+/// The range of Services of clusters that were not told another one.
+pub const USUAL_SERVICES: Ipv4Net = Ipv4Net::new_assert(core::net::Ipv4Addr::new(10, 96, 0, 0), 12);
+
 /// What a plan is told beside the objects: flags, and what was detected of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {

@@ -4,7 +4,7 @@ use super::allocate::{Allocation, Allocations, Failure};
 use super::claim::Want;
 use super::memory::{CalmInterface, Entry};
 use super::networks::{self, Networks};
-use super::planner::{FastSet, Planner, has_finalizer, is_owned_by, object_name, owner, set_finalizer, uid};
+use super::planner::{FastSet, Planner, has_finalizer, is_owned_by, name, object_name, owner, set_finalizer, uid};
 use super::pods::pod_target;
 use super::{Target, mac, text};
 use crate::view::{Kind, Object};
@@ -12,7 +12,7 @@ use core::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use juneau_api::kinds::{
     EndpointKind, EndpointPodRef, InterfacePhase, InterfaceRoute, NetworkEndpoint, NetworkEndpointSpec,
-    NetworkInterface, NetworkInterfaceStatus, Subnet, reason,
+    NetworkInterface, NetworkInterfaceStatus, Subnet, Vpc, reason,
 };
 use juneau_api::view::ObjectName;
 use juneau_api::{access, annotations, conditions, names};
@@ -215,9 +215,14 @@ impl<'v> Planner<'v> {
     /// Whether Pods of a Namespace may enter the Vpc of a Subnet.
     fn may_enter(&self, namespace: &str, subnet: &Subnet) -> Result<(), String> {
         let Some(vpc) = self.view.vpcs.get(&subnet.spec.vpc) else { return Ok(()) };
+        self.namespace_may_enter(namespace, vpc)
+    }
+
+    /// Whether Pods and Services of a Namespace may enter a Vpc.
+    pub(super) fn namespace_may_enter(&self, namespace: &str, vpc: &Vpc) -> Result<(), String> {
         let object = self.view.namespaces.get(namespace);
         if object.is_none() && vpc.spec.allowed_namespaces.is_some() {
-            return Err(format!("Namespace/{namespace} is not known, and Vpc/{} is not open", subnet.spec.vpc));
+            return Err(format!("Namespace/{namespace} is not known, and Vpc/{} is not open", name(&vpc.metadata)));
         }
         let labels = object.and_then(|object| object.metadata.labels.as_ref()).unwrap_or(&NO_LABELS);
         access::may_enter(vpc, namespace, labels, self.config.require_namespace_binding)

@@ -15,19 +15,22 @@ mod config;
 mod interfaces;
 mod mac;
 mod memory;
+mod nat;
 mod networks;
 mod nodes;
 mod planner;
 mod pods;
 mod pool;
+mod services;
 mod subnets;
 mod tables;
 mod text;
+mod vpc_endpoints;
 mod vpcs;
 
 pub use allocate::REUSE_KEY;
 pub use change::{Change, Notice, Plan, Target};
-pub use config::Config;
+pub use config::{Config, USUAL_SERVICES};
 pub use interfaces::FINALIZER as INTERFACE_FINALIZER;
 pub use memory::Memory;
 pub use subnets::FINALIZER as SUBNET_FINALIZER;
@@ -60,11 +63,15 @@ fn compose<'v>(
     let allocations = planner.allocate();
     let networks = planner.networks();
     planner.vpcs(&networks, &allocations);
-    planner.tables(&networks, &allocations);
+    let externals = planner.services(&networks);
+    planner.tables(&networks, &externals, &allocations);
     planner.subnets(&networks, &allocations);
+    planner.pools(&networks);
     let kept = planner.pods();
     planner.interfaces(&kept, &networks, &allocations);
     planner.nodes(&networks, &allocations);
+    planner.nat_attachments(&networks, &allocations);
+    planner.vpc_endpoints(&networks, &allocations);
     planner.collect_claims();
     planner.finish()
 }

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 /// Shortest and longest prefix of a Subnet, in bits.
 const LENGTHS: core::ops::RangeInclusive<u8> = 16..=28;
+/// The same of a prefix of an endpoint pool.
+const POOL_LENGTHS: core::ops::RangeInclusive<u8> = 16..=32;
 
 /// What Vpcs, Subnets and RouteTables are to each other.
 #[derive(Default)]
@@ -22,6 +24,10 @@ pub(super) struct Networks<'v> {
     pub(super) of_vpc: HashMap<&'v str, Vec<&'v Arc<Subnet>>>,
     /// All RouteTables of a Vpc, by the Vpc's name.
     pub(super) tables_of_vpc: HashMap<&'v str, Vec<&'v Arc<RouteTable>>>,
+    /// Prefixes of a Vpc's endpoint pool that are in force, by the Vpc's name.
+    pub(super) endpoints: HashMap<&'v str, Vec<Ipv4Net>>,
+    /// Ranges of a Vpc that stand against each other, each in words, by the Vpc's name.
+    pub(super) conflicts: HashMap<&'v str, Vec<String>>,
 }
 
 /// The gateway of a Subnet: its first host.
@@ -77,7 +83,57 @@ impl<'v> Planner<'v> {
                 Err(why) => drop(networks.refused.insert(own, why)),
             }
         }
+        for (own, vpc) in self.view.vpcs.iter() {
+            if vpc.spec.service.is_some() || vpc.spec.endpoint_pool.is_some() {
+                self.ranges(own, vpc, &mut networks);
+            }
+        }
         networks
+    }
+
+    /// Ranges of a Vpc beside its Subnets: those of VpcEndpoints, and those of Services. A Subnet in force goes before
+    /// both.
+    fn ranges(&self, own: &'v str, vpc: &'v Vpc, networks: &mut Networks<'v>) {
+        let subnets = networks.of_vpc.get(own).into_iter().flatten();
+        let subnets = subnets.map(|subnet| name(&subnet.metadata));
+        let subnets: Vec<(&str, Ipv4Net)> =
+            subnets.filter_map(|subnet| Some((subnet, *networks.subnets.get(subnet)?))).collect();
+        let mut conflicts = Vec::new();
+        let mut pools: Vec<Ipv4Net> = Vec::new();
+        for text in vpc.spec.endpoint_pool.iter().flat_map(|pool| &pool.cidrs) {
+            let what = format!("spec.endpointPool.cidrs: {text}");
+            let Some(prefix) = text.parse::<Ipv4Net>().ok().map(|prefix| prefix.trunc()) else {
+                conflicts.push(format!("{what} is not an IPv4 prefix"));
+                continue;
+            };
+            let service = self.config.service_cidrs.iter().find(|services| overlap(**services, prefix));
+            if !POOL_LENGTHS.contains(&prefix.prefix_len()) {
+                conflicts.push(format!("{what} is not of /16 to /32"));
+            } else if let Some(other) = pools.iter().find(|other| overlap(**other, prefix)) {
+                conflicts.push(format!("{what} overlaps {other} before it"));
+            } else if let Some(services) = service {
+                conflicts.push(format!("{what} overlaps the Services' {services}"));
+            } else if let Some((subnet, other)) = subnets.iter().find(|(_, other)| overlap(*other, prefix)) {
+                conflicts.push(format!("{what} overlaps Subnet/{subnet} ({other})"));
+            } else {
+                pools.push(prefix);
+            }
+        }
+        if vpc.spec.service.is_some() {
+            for (subnet, prefix) in &subnets {
+                if let Some(services) = self.config.service_cidrs.iter().find(|services| overlap(**services, *prefix)) {
+                    conflicts.push(format!(
+                        "spec.service: Subnet/{subnet} ({prefix}) overlaps the Services' {services}, whose addresses it hides"
+                    ));
+                }
+            }
+        }
+        if !pools.is_empty() {
+            networks.endpoints.insert(own, pools);
+        }
+        if !conflicts.is_empty() {
+            networks.conflicts.insert(own, conflicts);
+        }
     }
 
     /// The prefix of a Subnet, if it can be one by itself.
@@ -117,6 +173,6 @@ impl<'v> Planner<'v> {
 }
 
 /// Whether two prefixes have an address in common.
-fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
+pub(super) fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
     one.contains(&other.network()) || other.contains(&one.network())
 }

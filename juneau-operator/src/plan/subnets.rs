@@ -31,7 +31,6 @@ impl<'v> Planner<'v> {
         for subnet in self.view.subnets.values() {
             self.subnet(subnet, networks, allocations);
         }
-        self.pools();
     }
 
     fn subnet(&mut self, subnet: &'v Arc<Subnet>, networks: &Networks<'v>, allocations: &Allocations<'v>) {
@@ -178,15 +177,17 @@ impl<'v> Planner<'v> {
         }
     }
 
-    /// The status of every pool, and the end of those whose Subnet is gone.
-    fn pools(&mut self) {
-        for pool in self.view.pools.values() {
+    /// The status of every pool, and the end of those whose Subnet is gone, or whose prefix the Vpc has no more.
+    pub(super) fn pools(&mut self, networks: &Networks<'v>) {
+        let wanted = self.endpoint_pools(networks);
+        for (name, pool) in self.view.pools.iter() {
             let mut subnets = owners(&pool.metadata).iter().filter(|owner| owner.kind == Kind::Subnet.as_str());
             let gone = subnets.any(|owner| {
                 self.view.subnets.get(&owner.name).is_none_or(|subnet| uid(&subnet.metadata) != owner.uid)
                     && !self.is_unreadable(Kind::Subnet, "", &owner.name)
             });
-            if gone && self.is_settled(&pool.metadata) {
+            let is_over = gone || self.is_left_over(name, pool, &wanted);
+            if is_over && self.is_settled(&pool.metadata) {
                 self.delete(pool);
                 continue;
             }

@@ -6,13 +6,16 @@ use super::allocate::{Allocation, Allocations};
 use super::claim::Want;
 use super::networks::Networks;
 use super::planner::{Planner, few, has_finalizer, name, owners, set_finalizer};
+use super::services::Externals;
 use super::vpcs::is_leftover;
 use crate::view::{Kind, Object};
+use core::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use juneau_api::kinds::{RejectedRoute, Route, RouteTable, RouteTableStatus, Via, ViaType, reason};
 use juneau_api::view::ObjectName;
 use juneau_api::{conditions, names};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Finalizer of a RouteTable: it stays while Subnets use it.
@@ -31,7 +34,7 @@ impl<'v> Planner<'v> {
         self.number(allocations, &table.metadata, names::Attribute::TableId, said)
     }
 
-    pub(super) fn tables(&mut self, networks: &Networks<'v>, allocations: &Allocations<'v>) {
+    pub(super) fn tables(&mut self, networks: &Networks<'v>, externals: &Externals<'v>, allocations: &Allocations<'v>) {
         let view = self.view;
         let mut named = Named::new();
         let is_endpoint = |route: &Route| route.via.kind == ViaType::Endpoint;
@@ -41,7 +44,8 @@ impl<'v> Planner<'v> {
             }
         }
         for table in view.route_tables.values() {
-            self.table(table, networks, allocations, &named);
+            let of_vpc = externals.get(table.spec.vpc.as_str());
+            self.table(table, networks, of_vpc, allocations, &named);
         }
     }
 
@@ -49,6 +53,7 @@ impl<'v> Planner<'v> {
         &mut self,
         table: &'v Arc<RouteTable>,
         networks: &Networks<'v>,
+        externals: Option<&BTreeSet<Ipv4Addr>>,
         allocations: &Allocations<'v>,
         named: &Named<'v>,
     ) {
@@ -91,7 +96,7 @@ impl<'v> Planner<'v> {
             self.claim(allocations, &want, |_| ())
         });
         status.table_id = self.table_id(allocations, table);
-        (status.routes, status.rejected_routes) = self.routes(table, networks, allocations, named);
+        (status.routes, status.rejected_routes) = self.routes(table, networks, externals, allocations, named);
         // A route that the automatic one makes superfluous is told, but nothing is amiss.
         let amiss: Vec<String> = status
             .rejected_routes
@@ -157,6 +162,7 @@ impl<'v> Planner<'v> {
         &self,
         table: &RouteTable,
         networks: &Networks<'v>,
+        externals: Option<&BTreeSet<Ipv4Addr>>,
         allocations: &Allocations<'_>,
         named: &Named<'v>,
     ) -> (Vec<Route>, Vec<RejectedRoute>) {
@@ -169,7 +175,8 @@ impl<'v> Planner<'v> {
             })
             .collect();
         connected.sort_unstable();
-        let automatic: BTreeSet<Ipv4Net> = connected.iter().map(|(prefix, _)| *prefix).collect();
+        let mut automatic: BTreeMap<Ipv4Net, &str> =
+            connected.iter().map(|(prefix, _)| (*prefix, "a Subnet has this prefix")).collect();
         let mut routes: Vec<Route> = connected
             .into_iter()
             .map(|(prefix, subnet)| Route {
@@ -179,6 +186,21 @@ impl<'v> Planner<'v> {
                 ..Route::default()
             })
             .collect();
+        let own = table.spec.vpc.as_str();
+        let has_services = self.view.vpcs.get(own).is_some_and(|vpc| vpc.spec.service.is_some());
+        let services = self.config.service_cidrs.iter().filter(|_| has_services).copied();
+        let externals = externals.into_iter().flatten().map(|address| Ipv4Net::from(*address));
+        let endpoints = networks.endpoints.get(own).into_iter().flatten().copied();
+        let services = services.map(|prefix| (prefix, ViaType::Service, "it is the range of Services"));
+        let externals = externals.map(|prefix| (prefix, ViaType::Service, "it is an external address of a Service"));
+        let endpoints = endpoints.map(|prefix| (prefix, ViaType::VpcEndpoint, "it is of the Vpc's endpointPool"));
+        for (prefix, kind, why) in services.chain(externals).chain(endpoints) {
+            if let Entry::Vacant(place) = automatic.entry(prefix) {
+                place.insert(why);
+                let via = Via { kind, ..Via::default() };
+                routes.push(Route { dst: prefix.to_string(), via, ..Route::default() });
+            }
+        }
         let mut rejected = Vec::new();
         let mut seen = BTreeSet::new();
         for route in &table.spec.routes {
@@ -187,8 +209,9 @@ impl<'v> Planner<'v> {
                 Err(message) => Err((reason::INVALID_DESTINATION, message.clone())),
                 // Written by older versions; the automatic route is the one that counts.
                 Ok(_) if route.via.kind == ViaType::Connected => continue,
-                Ok(prefix) if automatic.contains(prefix) => {
-                    Err((reason::AUTOMATIC_ROUTE_EXISTS, "a Subnet has this prefix".to_owned()))
+                Ok(prefix) if automatic.contains_key(prefix) => {
+                    let why = automatic.get(prefix).copied().unwrap_or_default();
+                    Err((reason::AUTOMATIC_ROUTE_EXISTS, why.to_owned()))
                 }
                 Ok(prefix) if !seen.insert(*prefix) => {
                     Err((reason::DUPLICATE_DESTINATION, "an earlier route has this destination".to_owned()))

@@ -1,10 +1,11 @@
 //! Vpcs: their number and their main RouteTable.
 
+use super::Target;
 use super::allocate::{Allocation, Allocations};
 use super::claim::Want;
 use super::networks::Networks;
 use super::planner::{Planner, few, has_finalizer, is_owned_by, name, owner, owners, set_finalizer, uid};
-use crate::view::Kind;
+use crate::view::{Kind, Object};
 use juneau_api::kinds::{RouteTable, RouteTableSpec, Vpc, VpcStatus, reason};
 use juneau_api::{conditions, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -60,12 +61,20 @@ impl<'v> Planner<'v> {
                 (Some(Allocation::Failed(failure)), _) => Err((reason::RECONCILE_FAILED, failure.message().to_owned())),
                 (_, None) => Err((reason::NOT_READY, "waits for its number".to_owned())),
                 (_, Some(_)) => table.and_then(|table| match self.table_id(allocations, table) {
-                    Some(_) => Ok(()),
+                    Some(_) => self.ranges_of(vpc, networks),
                     None => Err((reason::MAIN_ROUTE_TABLE_NOT_READY, format!("RouteTable/{own} has no number yet"))),
                 }),
             }
         };
         self.vpc_status(vpc, status, outcome);
+    }
+
+    /// What of its ranges is not in force.
+    fn ranges_of(&mut self, vpc: &Arc<Vpc>, networks: &Networks<'v>) -> Result<(), (&'static str, String)> {
+        let Some(conflicts) = networks.conflicts.get(name(&vpc.metadata)) else { return Ok(()) };
+        let message = few(conflicts);
+        self.warn(Target::of(&Object::Vpc(Arc::clone(vpc))), reason::RANGE_CONFLICT, message.clone());
+        Err((reason::RANGE_CONFLICT, message))
     }
 
     fn vpc_status(&mut self, vpc: &Arc<Vpc>, mut status: VpcStatus, outcome: Result<(), (&str, String)>) {
@@ -90,6 +99,8 @@ impl<'v> Planner<'v> {
         let tables = networks.tables_of_vpc.get(own).into_iter().flatten();
         let tables = tables.map(|table| name(&table.metadata)).filter(|table| *table != own);
         users.extend(tables.map(|table| format!("RouteTable/{table}")));
+        let endpoints = self.view.vpc_endpoints.iter().filter(|(_, endpoint)| endpoint.spec.vpc == own);
+        users.extend(endpoints.map(|(endpoint, _)| format!("VpcEndpoint/{endpoint}")));
         if users.is_empty() {
             let mut vpc = Vpc::clone(vpc);
             set_finalizer(&mut vpc.metadata, FINALIZER, false);

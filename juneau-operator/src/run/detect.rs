@@ -1,7 +1,7 @@
 //! What is found out about the cluster: ranges of Services and Pods, and the MTU between nodes. A flag wins.
 
 use super::Options;
-use crate::plan::Config;
+use crate::plan::{Config, USUAL_SERVICES};
 use crate::state::State;
 use futures::StreamExt as _;
 use ipnet::Ipv4Net;
@@ -225,8 +225,8 @@ async fn kubernetes(client: &kube::Client) -> kube::Result<Option<Ipv4Addr>> {
 
 /// The usual range around the address of a Service.
 fn usual_range(address: Ipv4Addr) -> Option<Ipv4Net> {
-    let usual = Ipv4Net::new(Ipv4Addr::new(10, 96, 0, 0), 12).ok()?;
-    let range = if usual.contains(&address) { usual } else { Ipv4Net::new(address, 16).ok()?.trunc() };
+    let range =
+        if USUAL_SERVICES.contains(&address) { USUAL_SERVICES } else { Ipv4Net::new(address, 16).ok()?.trunc() };
     tracing::warn!(%range, "the range of Services is guessed: give --service-cluster-ip-range if it is another");
     Some(range)
 }

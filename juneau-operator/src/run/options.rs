@@ -48,7 +48,8 @@ pub struct Options {
     /// 10.16.0.0/16.
     #[arg(long, value_name = "CIDR", value_parser = cidr)]
     pub default_subnet_cidr: Option<Ipv4Net>,
-    /// Range of Service addresses, for an API server that has no ServiceCIDR objects.
+    /// Range of Service addresses, for an API server that has no ServiceCIDR objects. On a directory, without it:
+    /// 10.96.0.0/12.
     #[arg(long, value_name = "CIDR", value_parser = cidr)]
     pub service_cluster_ip_range: Option<Ipv4Net>,
     /// MTU of the network between the nodes, in bytes. Without it: that of this node's device with a Node's InternalIP.

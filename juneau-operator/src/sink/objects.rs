@@ -186,7 +186,7 @@ macro_rules! parts {
             let written = match object {
                 Object::NetworkEndpoint(object) => serde_json::to_value(object.as_ref()),
                 $(Object::$kind(object) => serde_json::to_value(object.as_ref()),)*
-                Object::Namespace(_) | Object::Node(_) | Object::Pod(_) => return None,
+                Object::Namespace(_) | Object::Node(_) | Object::Pod(_) | Object::Service(_) => return None,
             };
             let mut value = written.ok()?;
             value["apiVersion"] = object.kind().api_version().into();
@@ -212,10 +212,20 @@ macro_rules! parts {
             match object {
                 Object::NetworkEndpoint(object) => Arc::make_mut(object).status = None,
                 $(Object::$kind(object) => Arc::make_mut(object).status = None,)*
-                Object::Namespace(_) | Object::Node(_) | Object::Pod(_) => {}
+                Object::Namespace(_) | Object::Node(_) | Object::Pod(_) | Object::Service(_) => {}
             }
         }
     };
 }
 
-parts!(Vpc, Subnet, RouteTable, NetworkInterface, AllocationPool, AllocationClaim, AllocationLease);
+parts!(
+    Vpc,
+    Subnet,
+    RouteTable,
+    NetworkInterface,
+    ServiceNATAttachment,
+    VpcEndpoint,
+    AllocationPool,
+    AllocationClaim,
+    AllocationLease
+);

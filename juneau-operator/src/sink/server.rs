@@ -88,6 +88,8 @@ fn document(object: &Object) -> Result<Value, RequestError> {
         Object::RouteTable(object) => value(kind, &**object),
         Object::NetworkInterface(object) => value(kind, &**object),
         Object::NetworkEndpoint(object) => value(kind, &**object),
+        Object::ServiceNATAttachment(object) => value(kind, &**object),
+        Object::VpcEndpoint(object) => value(kind, &**object),
         Object::AllocationPool(object) => value(kind, &**object),
         Object::AllocationClaim(object) => value(kind, &**object),
         Object::AllocationLease(object) => value(kind, &**object),

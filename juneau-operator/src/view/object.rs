@@ -1,6 +1,6 @@
 //! One object of any kind.
 
-use super::{Namespace, Node, Pod};
+use super::{Namespace, Node, Pod, Service};
 use core::fmt;
 use juneau_api::kinds;
 use juneau_api::view::ObjectName;
@@ -104,6 +104,8 @@ kinds! {
     Node(Node as v1::Node), "nodes", "v1", false;
     /// v1 Pod.
     Pod(Pod as v1::Pod), "pods", "v1", true;
+    /// v1 Service.
+    Service(Service as v1::Service), "services", "v1", true;
     /// A tenant's network.
     Vpc(kinds::Vpc as kinds::Vpc), "vpcs", kinds::API_VERSION, false;
     /// A prefix of a VPC.
@@ -114,6 +116,10 @@ kinds! {
     NetworkInterface(kinds::NetworkInterface as kinds::NetworkInterface), "networkinterfaces", kinds::API_VERSION, true;
     /// What holds an address.
     NetworkEndpoint(kinds::NetworkEndpoint as kinds::NetworkEndpoint), "networkendpoints", kinds::API_VERSION, true;
+    /// A node's source address for shared Services of a VPC.
+    ServiceNATAttachment(kinds::ServiceNATAttachment as kinds::ServiceNATAttachment), "servicenatattachments", kinds::API_VERSION, false;
+    /// An address of a VPC in front of a Service.
+    VpcEndpoint(kinds::VpcEndpoint as kinds::VpcEndpoint), "vpcendpoints", kinds::API_VERSION, false;
     /// What numbers and addresses are handed out of.
     AllocationPool(kinds::AllocationPool as kinds::AllocationPool), "allocationpools", kinds::API_VERSION, false;
     /// A wish for a number or an address.

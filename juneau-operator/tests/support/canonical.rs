@@ -125,7 +125,9 @@ pub fn canonical(objects: &[Value], others: &[Value]) -> BTreeMap<String, Value>
     }
     made.into_iter()
         .map(|(key, object)| {
-            let subnet = text(&object, "/spec/subnet").to_owned();
+            // That of a ServiceNATAttachment follows from its Vpc.
+            let place = ["/spec/subnet", "/status/subnet"].map(|place| text(&object, place));
+            let subnet = place.into_iter().find(|subnet| !subnet.is_empty()).unwrap_or_default().to_owned();
             let mut object = object;
             if let Some(metadata) = object["metadata"].as_object_mut() {
                 metadata.remove("uid");

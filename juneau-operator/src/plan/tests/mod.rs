@@ -5,12 +5,15 @@ mod clocks;
 mod deletion;
 mod memory;
 mod names;
+mod nat;
 mod nodes;
 mod pods;
 mod random;
 mod routes;
 mod scale;
+mod services;
 mod unreadable;
+mod vpc_endpoints;
 
 use super::{Change, Config, Memory, Notice, Plan, plan};
 use crate::sink::{Objects, Refusal};
@@ -260,6 +263,8 @@ fn status(object: &Object) -> Option<Value> {
         Object::RouteTable(object) => serde_json::to_value(&object.status),
         Object::NetworkInterface(object) => serde_json::to_value(&object.status),
         Object::NetworkEndpoint(object) => serde_json::to_value(&object.status),
+        Object::ServiceNATAttachment(object) => serde_json::to_value(&object.status),
+        Object::VpcEndpoint(object) => serde_json::to_value(&object.status),
         Object::AllocationPool(object) => serde_json::to_value(&object.status),
         Object::AllocationClaim(object) => serde_json::to_value(&object.status),
         Object::AllocationLease(object) => serde_json::to_value(&object.status),
