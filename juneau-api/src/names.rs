@@ -59,6 +59,15 @@ impl Attribute {
         Self::EndpointAddress,
     ];
 
+    /// Whether the value is an address; otherwise it is a number.
+    #[must_use]
+    pub const fn is_address(self) -> bool {
+        match self {
+            Self::Vni | Self::VpcId | Self::TableId => false,
+            Self::Address | Self::NodeAddress | Self::ServiceNatAddress | Self::EndpointAddress => true,
+        }
+    }
+
     /// As `spec.attribute` of a claim has it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -58,7 +58,8 @@ impl<T> Default for Listed<T> {
 pub async fn fetch(session: &Session, wanted: &Wanted) -> Result<Snapshot> {
     let fetcher = Fetcher { session, wanted };
     let (own, others, single) = tokio::try_join!(fetcher.own(), fetcher.others(), fetcher.single())?;
-    let (vpcs, subnets, route_tables, interfaces, endpoints, pools, claims, leases) = own;
+    let (vpcs, subnets, route_tables, interfaces, endpoints, nat_attachments, vpc_endpoints, pools, claims, leases) =
+        own;
     let (namespaces, nodes, pods, agents, events) = others;
     let (lease, webhook, probe) = single;
     let mut snapshot = Snapshot {
@@ -83,6 +84,8 @@ pub async fn fetch(session: &Session, wanted: &Wanted) -> Result<Snapshot> {
         RouteTable route_tables |(name, object)| (name.name, object);
         NetworkInterface interfaces |pair| pair;
         NetworkEndpoint endpoints |pair| pair;
+        ServiceNATAttachment nat_attachments |(name, object)| (name.name, object);
+        VpcEndpoint vpc_endpoints |(name, object)| (name.name, object);
         AllocationPool pools |(name, object)| (name.name, object);
         AllocationClaim claims |(name, object)| (name.name, object);
         AllocationLease leases |(name, object)| (name.name, object);
@@ -172,6 +175,8 @@ impl Fetcher<'_> {
         Listed<kinds::RouteTable>,
         Listed<kinds::NetworkInterface>,
         Listed<kinds::NetworkEndpoint>,
+        Listed<kinds::ServiceNATAttachment>,
+        Listed<kinds::VpcEndpoint>,
         Listed<kinds::AllocationPool>,
         Listed<kinds::AllocationClaim>,
         Listed<kinds::AllocationLease>,
@@ -182,6 +187,8 @@ impl Fetcher<'_> {
             self.list(What::RouteTable, false),
             self.list(What::NetworkInterface, true),
             self.list(What::NetworkEndpoint, true),
+            self.list(What::ServiceNATAttachment, false),
+            self.list(What::VpcEndpoint, false),
             self.list(What::AllocationPool, false),
             self.list(What::AllocationClaim, false),
             self.list(What::AllocationLease, false),

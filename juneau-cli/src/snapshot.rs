@@ -29,6 +29,8 @@ pub enum What {
     RouteTable,
     NetworkInterface,
     NetworkEndpoint,
+    ServiceNATAttachment,
+    VpcEndpoint,
     AllocationPool,
     AllocationClaim,
     AllocationLease,
@@ -46,12 +48,14 @@ pub enum What {
 
 impl What {
     /// Juneau's own kinds.
-    pub const OWN: [Self; 8] = [
+    pub const OWN: [Self; 10] = [
         Self::Vpc,
         Self::Subnet,
         Self::RouteTable,
         Self::NetworkInterface,
         Self::NetworkEndpoint,
+        Self::ServiceNATAttachment,
+        Self::VpcEndpoint,
         Self::AllocationPool,
         Self::AllocationClaim,
         Self::AllocationLease,
@@ -66,6 +70,8 @@ impl What {
             Self::RouteTable => "RouteTable",
             Self::NetworkInterface => "NetworkInterface",
             Self::NetworkEndpoint => "NetworkEndpoint",
+            Self::ServiceNATAttachment => "ServiceNATAttachment",
+            Self::VpcEndpoint => "VpcEndpoint",
             Self::AllocationPool => "AllocationPool",
             Self::AllocationClaim => "AllocationClaim",
             Self::AllocationLease => "AllocationLease",
@@ -88,6 +94,8 @@ impl What {
             Self::RouteTable => "RouteTables",
             Self::NetworkInterface => "NetworkInterfaces",
             Self::NetworkEndpoint => "NetworkEndpoints",
+            Self::ServiceNATAttachment => "ServiceNATAttachments",
+            Self::VpcEndpoint => "VpcEndpoints",
             Self::AllocationPool => "AllocationPools",
             Self::AllocationClaim => "AllocationClaims",
             Self::AllocationLease => "AllocationLeases",
@@ -162,6 +170,8 @@ pub struct Snapshot {
     pub route_tables: BTreeMap<String, kinds::RouteTable>,
     pub interfaces: BTreeMap<ObjectName, kinds::NetworkInterface>,
     pub endpoints: BTreeMap<ObjectName, kinds::NetworkEndpoint>,
+    pub nat_attachments: BTreeMap<String, kinds::ServiceNATAttachment>,
+    pub vpc_endpoints: BTreeMap<String, kinds::VpcEndpoint>,
     pub pools: BTreeMap<String, kinds::AllocationPool>,
     pub claims: BTreeMap<String, kinds::AllocationClaim>,
     pub leases: BTreeMap<String, kinds::AllocationLease>,

@@ -32,12 +32,13 @@ const MADE: [&str; 9] = [
 ];
 
 /// What only the leader writes.
-const KINDS_OF_THE_PLAN: [&str; 8] = [
+const KINDS_OF_THE_PLAN: [&str; 9] = [
     "vpcs",
     "subnets",
     "routetables",
     "networkinterfaces",
     "networkendpoints",
+    "servicenatattachments",
     "allocationpools",
     "allocationclaims",
     "allocationleases",

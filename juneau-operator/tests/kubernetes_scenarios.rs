@@ -6,9 +6,11 @@ mod support;
 use juneau_controlplane::Options;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use support::{Cluster, Operator, create, delete, is_ready, merge, object, pod, put, ready};
+use support::{Cluster, Operator, ask, create, delete, is_ready, merge, object, pod, put, ready};
 
 const SUBNET: &str = "juneau.loutres.me/subnet";
+const VPC: &str = "juneau.loutres.me/vpc";
+const SHARED: &str = "juneau.loutres.me/shared-service";
 const OURS: &str = "/apis/juneau.loutres.me/v1alpha1";
 
 /// A Vpc and its Subnet of the same name with `-a`.
@@ -40,6 +42,7 @@ async fn gone(cluster: &Cluster, operator: &Operator, name: &str) {
 async fn rows_of_allocators_leases_route_tables_and_nodes() {
     let cluster = Cluster::with(true, Options::default().controllers()).await;
     cluster.namespace("red", json!({}));
+    nobody_waits_for_an_operator_but_who_names_a_vpc(&cluster).await;
     let operator = Operator::start(&cluster, cluster.webhook).await;
     let operator = &operator;
     ready(&cluster, operator, "Subnet", "default").await;
@@ -54,8 +57,85 @@ async fn rows_of_allocators_leases_route_tables_and_nodes() {
         rtb_r1_and_r2_a_table_of_ones_own(&cluster, operator),
         rtb_r3_and_r4_users_routes_survive(&cluster, operator),
         nep_e1_the_endpoint_of_a_node_is_made_again(&cluster, operator),
+        svc_t6_a_vpc_without_services_has_none(&cluster, operator),
+        vpe_u1_an_endpoint_in_front_of_a_service_of_vpc_default(&cluster, operator),
     );
     cluster.nothing_was_forbidden();
+}
+
+fn service(name: &str, annotations: Value) -> String {
+    let metadata = json!({"name": name, "namespace": "red", "annotations": annotations});
+    let spec = json!({"ports": [{"port": 80, "protocol": "TCP"}]});
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}).to_string()
+}
+
+/// The webhook is there and nobody answers it.
+async fn nobody_waits_for_an_operator_but_who_names_a_vpc(cluster: &Cluster) {
+    put(cluster, &service("plain", json!({"note": "x"}))).await;
+    let path = "/api/v1/namespaces/red/services/plain";
+    merge(&cluster.client, path, json!({"metadata": {"labels": {"a": "b"}}})).await.unwrap();
+    merge(&cluster.client, path, json!({"spec": {"externalIPs": ["198.51.100.7"]}})).await.unwrap();
+    let refused = create(&cluster.client, &service("named", json!({VPC: "default"}))).await.unwrap_err();
+    assert!(refused.contains("service.juneau.loutres.me"), "{refused}");
+    let change = json!({"metadata": {"annotations": {VPC: "default"}}});
+    let refused = merge(&cluster.client, path, change).await.unwrap_err();
+    assert!(refused.contains("service.juneau.loutres.me"), "{refused}");
+    delete(&cluster.client, path).await.unwrap();
+}
+
+/// Row 241.
+async fn svc_t6_a_vpc_without_services_has_none(cluster: &Cluster, operator: &Operator) {
+    put(cluster, &object("Vpc", "bare", json!({}))).await;
+    let named = service("of-bare", json!({VPC: "bare"}));
+    let refused = create(&cluster.client, &named).await.unwrap_err();
+    assert!(refused.contains("Vpc bare routes no Services"), "{refused}");
+    let path = "/api/v1/namespaces/red/services/of-bare";
+    assert!(ask(&cluster.client, "GET", path, None).await.is_err(), "it was made");
+    put(cluster, &object("Vpc", "routed", json!({"service": {"consume": true}}))).await;
+    put(cluster, &service("of-routed", json!({VPC: "routed"}))).await;
+    let refused =
+        create(&cluster.client, &service("shared", json!({VPC: "routed", SHARED: "true"}))).await.unwrap_err();
+    assert!(refused.contains("spec.service.provider"), "{refused}");
+    let change = json!({"metadata": {"annotations": {VPC: "bare"}}});
+    let path = "/api/v1/namespaces/red/services/of-routed";
+    let refused = merge(&cluster.client, path, change).await.unwrap_err();
+    assert!(refused.contains("Vpc bare routes no Services"), "{refused}");
+    merge(&cluster.client, path, json!({"spec": {"externalIPs": ["198.51.100.50"]}})).await.unwrap();
+    cluster
+        .until("Services are routed", &[operator], async |cluster| {
+            let table = cluster.get("RouteTable", "routed").await.unwrap_or_default();
+            let routes = table["status"]["routes"].as_array().cloned().unwrap_or_default();
+            let of_services = routes.iter().filter(|route| route["via"]["type"] == "service").count();
+            of_services == 2 && routes.iter().any(|route| route["dst"] == "198.51.100.50/32")
+        })
+        .await;
+}
+
+/// Row 271, with each node's own address in Vpc default.
+async fn vpe_u1_an_endpoint_in_front_of_a_service_of_vpc_default(cluster: &Cluster, operator: &Operator) {
+    let attachment = ready(cluster, operator, "ServiceNATAttachment", "node-a.default").await;
+    let address = attachment["status"]["assignedIP"].as_str().unwrap();
+    let endpoint = ready(cluster, operator, "NetworkEndpoint", "juneau-nat.node-a.default").await;
+    assert_eq!((&endpoint["spec"]["kind"], &endpoint["spec"]["nodeName"]), (&json!("ServiceNAT"), &json!("node-a")));
+    assert!(endpoint["spec"]["address"].as_str().unwrap().starts_with(&format!("{address}/")));
+    put(cluster, &service("shop", json!({}))).await;
+    put(cluster, &object("Vpc", "caller", json!({"endpointPool": {"cidrs": ["10.80.255.0/28"]}}))).await;
+    let spec = json!({"vpc": "caller", "service": {"namespace": "red", "name": "shop"}});
+    put(cluster, &object("VpcEndpoint", "shop", spec)).await;
+    let endpoint = ready(cluster, operator, "VpcEndpoint", "shop").await;
+    assert_eq!(endpoint["status"]["address"], "10.80.255.2");
+    cluster
+        .until("the pool is routed", &[operator], async |cluster| {
+            let table = cluster.get("RouteTable", "caller").await.unwrap_or_default();
+            let routes = table["status"]["routes"].as_array().cloned().unwrap_or_default();
+            routes.iter().any(|route| route["dst"] == "10.80.255.0/28" && route["via"]["type"] == "vpcEndpoint")
+        })
+        .await;
+    let path = format!("{OURS}/vpcs/caller");
+    let refused = merge(&cluster.client, &path, json!({"spec": {"endpointPool": null}})).await.unwrap_err();
+    assert!(refused.contains("VpcEndpoint shop has 10.80.255.2"), "{refused}");
+    let refused = delete(&cluster.client, &path).await.unwrap_err();
+    assert!(refused.contains("VpcEndpoint shop"), "{refused}");
 }
 
 /// Rows 16 to 19.

@@ -238,7 +238,7 @@ fn kinds_to_list() -> Vec<Kind> {
         };
     }
     let mut all = own! {
-        Vpc Subnet RouteTable NetworkInterface NetworkEndpoint AllocationPool AllocationClaim AllocationLease
+        Vpc Subnet RouteTable NetworkInterface NetworkEndpoint ServiceNATAttachment VpcEndpoint AllocationPool AllocationClaim AllocationLease
     };
     let other = |file, resource, selector, clean| Kind { file, resource, selector, clean };
     let about = |selector: &str| Some(selector.to_owned());

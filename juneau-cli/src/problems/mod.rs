@@ -66,6 +66,16 @@ pub fn of_objects(snapshot: &Snapshot) -> Vec<Problem> {
     for (name, table) in &snapshot.route_tables {
         all.extend(of_table(snapshot, name, table));
     }
+    for (name, attachment) in &snapshot.nat_attachments {
+        let seen = attachment.status.as_ref().map(|s| (s.conditions.as_slice(), s.observed_generation));
+        let vpc = Some(attachment.spec.vpc.as_str());
+        all.extend(judge(snapshot, What::ServiceNATAttachment, &at(name), &attachment.metadata, seen, vpc));
+    }
+    for (name, endpoint) in &snapshot.vpc_endpoints {
+        let seen = endpoint.status.as_ref().map(|s| (s.conditions.as_slice(), s.observed_generation));
+        let vpc = Some(endpoint.spec.vpc.as_str());
+        all.extend(judge(snapshot, What::VpcEndpoint, &at(name), &endpoint.metadata, seen, vpc));
+    }
     for (name, pool) in &snapshot.pools {
         let seen = pool.status.as_ref().map(|s| (s.conditions.as_slice(), s.observed_generation));
         all.extend(judge(snapshot, What::AllocationPool, &at(name), &pool.metadata, seen, None));

@@ -31,6 +31,23 @@ pub(super) fn remedy(what: What, name: &str, reason: &str, message: &str, around
         reason::INVALID_DESTINATION => "correct the destination in spec.routes".to_owned(),
         reason::AUTOMATIC_ROUTE_EXISTS => "remove it from spec.routes; the automatic one is in force".to_owned(),
         reason::NOT_IMPLEMENTED => "take out what asks for it; this version does not have it".to_owned(),
+        reason::SUBNET_NOT_FOUND if what == What::ServiceNATAttachment => format!(
+            "name a Subnet of the same Vpc in spec.service.provider.natSourceSubnet of Vpc {}",
+            around.unwrap_or_default()
+        ),
+        reason::RANGE_CONFLICT => {
+            "take the ranges that it names out of spec.endpointPool, or replace the Subnet that is in their way".to_owned()
+        }
+        reason::ENDPOINT_POOL_NOT_CONFIGURED => {
+            format!("set spec.endpointPool.cidrs of Vpc {} to ranges that are free in it", around.unwrap_or_default())
+        }
+        reason::VPC_UNAVAILABLE => format!("create Vpc {}", around.unwrap_or_default()),
+        reason::ADDRESS_PENDING => {
+            "delete VpcEndpoints that are not needed, or add a range to spec.endpointPool.cidrs of the Vpc".to_owned()
+        }
+        reason::SERVICE_NOT_ACCEPTED => {
+            "mend what the message names, or name another Service in spec.service".to_owned()
+        }
         reason::SUBNET_NOT_FOUND => {
             "create the Subnet; or name another in the Pod's annotations and create the Pod anew".to_owned()
         }

@@ -247,6 +247,8 @@ fn counts(snapshot: &Snapshot) -> Vec<KindCount> {
         (What::RouteTable, of!(RouteTable, route_tables)),
         (What::NetworkInterface, of!(NetworkInterface, interfaces)),
         (What::NetworkEndpoint, of!(NetworkEndpoint, endpoints)),
+        (What::ServiceNATAttachment, of!(ServiceNATAttachment, nat_attachments)),
+        (What::VpcEndpoint, of!(VpcEndpoint, vpc_endpoints)),
         (What::AllocationPool, of!(AllocationPool, pools)),
         (What::AllocationClaim, of!(AllocationClaim, claims)),
         (What::AllocationLease, of!(AllocationLease, leases)),

@@ -197,8 +197,8 @@ const fn lease_value(is_address: bool, value: u32) -> names::LeaseValue {
 }
 
 pub(super) fn new_lease(pool: &str, value: u32, claim: &AllocationClaim) -> AllocationLease {
-    let is_address = claim.spec.attribute == names::Attribute::Address.as_str()
-        || claim.spec.attribute == names::Attribute::NodeAddress.as_str();
+    let mut addresses = names::Attribute::ALL.iter().filter(|attribute| attribute.is_address());
+    let is_address = addresses.any(|attribute| attribute.as_str() == claim.spec.attribute);
     let kind = if is_address { PoolType::Ip } else { PoolType::Number };
     let spec = AllocationLeaseSpec {
         pool_ref: PoolRef { name: pool.to_owned() },

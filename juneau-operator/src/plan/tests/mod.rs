@@ -214,6 +214,14 @@ impl Cluster {
                 }
             }
         }
+        for lease in view.leases.values() {
+            // What a value is written as is in the name of its lock.
+            let kind = view.pools.get(&lease.spec.pool_ref.name).map(|pool| pool.spec.kind);
+            assert!(
+                kind.is_none_or(|kind| (kind == kinds::PoolType::Ip) == lease.spec.value.ip.is_some()),
+                "{lease:?}"
+            );
+        }
         let mut addresses = BTreeMap::new();
         for (key, endpoint) in view.network_endpoints.iter() {
             let place = (endpoint.spec.subnet.clone(), endpoint.spec.address.clone());

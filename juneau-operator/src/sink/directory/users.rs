@@ -98,7 +98,8 @@ impl File {
         self.problems.clear();
         for document in documents {
             match object(document) {
-                Ok((key, object)) => drop(self.objects.entry(key).or_insert(object)),
+                Ok(Some((key, object))) => drop(self.objects.entry(key).or_insert(object)),
+                Ok(None) => {}
                 Err(rejected) => {
                     self.problems.push(rejected.problem().to_string());
                     match *rejected {
@@ -121,8 +122,9 @@ impl File {
     }
 }
 
-/// A user's object. It must be one that the agents take as well, who are strict about fields that they do not know.
-fn object(mut document: Value) -> Result<(Key, Object), Box<Rejected>> {
+/// A user's object; nothing for one of a kind that only the agents read. It must be one that the agents take as well, who
+/// are strict about fields that they do not know.
+fn object(mut document: Value) -> Result<Option<(Key, Object)>, Box<Rejected>> {
     let (key, _) = decode::object(document.clone())?;
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
         if !key.name.namespace.is_empty() {
@@ -136,7 +138,7 @@ fn object(mut document: Value) -> Result<(Key, Object), Box<Rejected>> {
         Box::new(Rejected::Object(key.clone(), problem))
     };
     let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == key.kind.as_str());
-    let kind = kind.ok_or_else(|| invalid("is of a kind that is not planned".to_owned()))?;
+    let Some(kind) = kind else { return Ok(None) };
     let object = Object::from_json(kind, document).map_err(|error| invalid(error.to_string()))?;
-    Ok(((kind, ObjectName::new(key.name.namespace.as_str(), key.name.name.as_str())), object))
+    Ok(Some(((kind, ObjectName::new(key.name.namespace.as_str(), key.name.name.as_str())), object)))
 }
