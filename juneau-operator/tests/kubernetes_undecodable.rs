@@ -22,6 +22,8 @@ fn broken() -> Vec<(&'static str, &'static str, bool, Value, Value)> {
         ("RouteTable", "routetables", false, json!({"vpc": "red", "routes": "none"}), json!({"routes": "none"})),
         ("NetworkInterface", "networkinterfaces", true, json!({"podRef": 7}), json!({"securityGroups": 7})),
         ("NetworkEndpoint", "networkendpoints", true, json!({"kind": "Pod", "podRef": 7}), json!({"podRef": 7})),
+        ("ServiceNATAttachment", "servicenatattachments", false, json!({"vpc": 7}), json!({"vpc": 7})),
+        ("VpcEndpoint", "vpcendpoints", false, json!({"vpc": "red", "service": 7}), json!({"service": 7})),
         ("AllocationPool", "allocationpools", false, json!({"ip": 7}), json!({"ip": 7})),
         ("AllocationClaim", "allocationclaims", false, json!({"poolRefs": 7}), json!({"poolRefs": 7})),
         ("AllocationLease", "allocationleases", false, json!({"value": 7}), json!({"value": 7})),
@@ -52,10 +54,12 @@ async fn holdings(cluster: &Cluster, name: &str) -> BTreeMap<String, Value> {
         ("NetworkInterface", format!("{name}.eth0")),
         ("NetworkEndpoint", format!("{name}.eth0")),
         ("AllocationPool", format!("subnet-ip-{name}-a")),
+        ("ServiceNATAttachment", "node-a.default".to_owned()),
+        ("NetworkEndpoint", "juneau-nat.node-a.default".to_owned()),
     ] {
         let object = cluster.get(kind, &name).await.unwrap_or_else(|| panic!("{kind} {name} is gone"));
         all.insert(format!("{kind}/{name}"), object["metadata"]["uid"].clone());
-        for field in ["vpcID", "vni", "tableID", "address"] {
+        for field in ["vpcID", "vni", "tableID", "address", "assignedIP"] {
             let value = &object["status"][field];
             if !value.is_null() {
                 all.insert(format!("{kind}/{name} {field}"), value.clone());
@@ -75,6 +79,9 @@ async fn an_object_of_each_kind_that_does_not_decode_costs_itself() {
     let operator = Operator::start_with(&cluster, port(), &[&flag, "--metrics-secure=false"]).await;
     ready(&cluster, &operator, "Subnet", "default").await;
     tenant(&cluster, &operator, "kept").await;
+    ready(&cluster, &operator, "ServiceNATAttachment", "node-a.default").await;
+    let service = json!({"namespace": "red", "name": "none"});
+    put(&cluster, &object("VpcEndpoint", "kept", json!({"vpc": "kept", "service": service}))).await;
     let node = WatchSource::start(&cluster.client, "node-a", std::time::Duration::from_secs(60), || {});
     cluster
         .until("the node's source has all", &[&operator], async |_| {
@@ -89,7 +96,8 @@ async fn an_object_of_each_kind_that_does_not_decode_costs_itself() {
     let lease = format!("subnet-ip-kept-a--{address}");
     let pool = cluster.get("AllocationPool", "subnet-ip-kept-a").await.unwrap();
     let own = |kind: &str| match kind {
-        "Vpc" | "RouteTable" => "kept".to_owned(),
+        "Vpc" | "RouteTable" | "VpcEndpoint" => "kept".to_owned(),
+        "ServiceNATAttachment" => "node-a.default".to_owned(),
         "Subnet" => "kept-a".to_owned(),
         "AllocationPool" => "subnet-ip-kept-a".to_owned(),
         "AllocationClaim" => claim.clone(),
@@ -163,6 +171,7 @@ async fn an_object_of_each_kind_that_does_not_decode_costs_itself() {
         ("RouteTable", "routetables", false, json!({"routes": null})),
         ("NetworkInterface", "networkinterfaces", true, json!({"securityGroups": null})),
         ("AllocationPool", "allocationpools", false, json!({"ip": pool["spec"]["ip"]})),
+        ("VpcEndpoint", "vpcendpoints", false, json!({"service": service})),
     ];
     for (kind, plural, namespaced, change) in good {
         merge(&cluster.client, &path(plural, namespaced, &own(kind)), json!({"spec": change})).await.unwrap();
@@ -176,6 +185,7 @@ async fn an_object_of_each_kind_that_does_not_decode_costs_itself() {
         ("NetworkEndpoint", "networkendpoints", true),
         ("AllocationClaim", "allocationclaims", false),
         ("AllocationLease", "allocationleases", false),
+        ("ServiceNATAttachment", "servicenatattachments", false),
     ] {
         delete(&cluster.client, &path(plural, namespaced, &own(kind))).await.unwrap();
     }
@@ -186,6 +196,7 @@ async fn an_object_of_each_kind_that_does_not_decode_costs_itself() {
         })
         .await;
     ready(&cluster, &operator, "NetworkInterface", "kept.eth0").await;
+    ready(&cluster, &operator, "ServiceNATAttachment", "node-a.default").await;
     cluster.nothing_was_forbidden();
     operator.stop();
 }
@@ -199,7 +210,7 @@ async fn it_is_said(
     own: &dyn Fn(&str) -> String,
 ) {
     let ours = broken();
-    assert_eq!(ours.len() + 3, WATCHED.len(), "Namespaces, Nodes and Pods are Kubernetes' own");
+    assert_eq!(ours.len() + 4, WATCHED.len(), "Namespaces, Nodes, Pods and Services are Kubernetes' own");
     for (kind, ..) in &ours {
         for name in ["broken", &own(kind)] {
             cluster
@@ -222,7 +233,8 @@ async fn it_is_said(
             })
             .await;
         assert!(operator.log().contains("cannot be decoded"));
-        if !kind.starts_with("Allocation") {
+        // What nodes read.
+        if !kind.starts_with("Allocation") && !["ServiceNATAttachment", "VpcEndpoint"].contains(kind) {
             cluster
                 .until(&format!("a node's problem of {kind}"), &[operator], async |_| {
                     let problems = node.read().problems;
