@@ -27,7 +27,7 @@ pub struct Wiring {
     pub mtu: u32,
     /// The Subnet's gateway.
     pub gateway: Ipv4Addr,
-    /// The other Subnets of the VPC, behind the gateway.
+    /// The other Subnets of the VPC and the addresses of Services, behind the gateway.
     pub others: BTreeSet<Ipv4Net>,
 }
 

@@ -1,6 +1,7 @@
 //! What an agent is told at its start.
 
 use clap::{Args, ValueEnum};
+use ipnet::Ipv4Net;
 use juneau_bpf::MapSizes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -65,6 +66,13 @@ pub struct Options {
     /// Directory where the container runtime puts the network namespaces of Pods. They are entered for probes.
     #[arg(long, value_name = "DIR", default_value = "/run/netns")]
     pub netns_dir: PathBuf,
+    /// How processes of the node itself reach Services of Vpc `default`.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = HostServices::Route)]
+    pub host_services: HostServices,
+    /// The range of Services' addresses, for --host-services=route. Without it: what the operator routes to Services in
+    /// the node's Subnet; empty: none.
+    #[arg(long, value_name = "CIDR", value_parser = service_range)]
+    pub service_cluster_ip_range: Option<ServiceRange>,
     /// Where the CNI plugin goes.
     #[command(flatten)]
     pub cni: Cni,
@@ -85,6 +93,30 @@ fn probe_address(text: &str) -> Result<ProbeAddress, String> {
         Ok(address) if address.ip().is_loopback() => Ok(ProbeAddress(Some(address))),
         Ok(address) => Err(format!("{} is no loopback address: others than the node could ask", address.ip())),
         Err(_) => Err("write ADDRESS:PORT, as in 127.0.0.1:9911, or 0".to_owned()),
+    }
+}
+
+/// How processes of the node itself reach Services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HostServices {
+    /// By a route to the node port.
+    Route,
+    /// As somebody else has it, kube-proxy for one.
+    Off,
+}
+
+/// A range of Services' addresses; none if it was given as an empty text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceRange(pub Option<Ipv4Net>);
+
+fn service_range(text: &str) -> Result<ServiceRange, String> {
+    if text.is_empty() {
+        return Ok(ServiceRange(None));
+    }
+    match text.parse::<Ipv4Net>() {
+        Ok(range) if range.trunc() == range => Ok(ServiceRange(Some(range))),
+        Ok(range) => Err(format!("{text} has host bits set: write {}", range.trunc())),
+        Err(_) => Err("write an IPv4 prefix, as in 10.96.0.0/12, or nothing".to_owned()),
     }
 }
 

@@ -256,3 +256,103 @@ fn a_node_port_outlives_agents_and_comes_back() {
         drop(here);
     });
 }
+
+/// A Service of Vpc `default` and its only endpoint, which listens at 8080.
+fn service(name: &str, cluster_ip: &str, endpoint: &str) -> String {
+    format!(
+        "---\n{{apiVersion: v1, kind: Service, metadata: {{name: {name}, namespace: default}}, \
+         spec: {{clusterIP: {cluster_ip}, ports: [{{port: 80, targetPort: 8080}}]}}}}\n\
+         ---\n{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, \
+         metadata: {{name: {name}-1, namespace: default, labels: {{kubernetes.io/service-name: {name}}}}}, \
+         ports: [{{name: '', port: 8080}}], endpoints: [{{addresses: ['{endpoint}']}}]}}\n"
+    )
+}
+
+#[test]
+fn processes_and_pods_reach_services() {
+    in_node(|| {
+        let world = World::new();
+        let [one, two] = &world.places;
+        for node in &world.nodes {
+            node.edit("default-vpc.yaml", "spec: {}", "spec: {service: {consume: true}}");
+            let routes = "  routes:\n";
+            let to_services = format!("{routes}    - {{dst: 10.96.0.0/12, via: {{type: service}}}}\n");
+            node.edit("default-vpc.yaml", routes, &to_services);
+            let services = [
+                service("here", "10.96.0.11", "10.244.0.11"),
+                service("there", "10.96.0.12", "10.245.0.12"),
+                service("node", "10.96.0.13", UNDERLAY[1]),
+                service("nowhere", "10.96.0.14", "203.0.113.7"),
+            ];
+            node.write("services.yaml", &services.concat());
+        }
+        let [here, there] = world.start();
+        let [p1, q1, q2] = [(); 3].map(|()| Pod::new());
+        here.attach(&p1, "default", "p1");
+        here.attach(&q1, "default", "q1");
+        there.attach(&q2, "default", "q2");
+        let route = "ip route show dev juneau_node_h | grep -q '10.96.0.0/12 via 10.244.0.1'";
+        for node in [one, two] {
+            until("the route", || node.succeeds(route).then_some(())).unwrap();
+        }
+        for (server, listens, address) in [
+            (&p1, "10.244.0.11:8080", "10.96.0.11:80"),
+            (&q2, "10.245.0.12:8080", "10.96.0.12:80"),
+            (two, "192.168.77.12:8080", "10.96.0.13:80"),
+        ] {
+            for client in [one, &q1] {
+                let serving = serve(server, listens);
+                transfer(client, address);
+                serving.join().unwrap();
+            }
+        }
+        // Without endpoints it is refused at once, to a process as to a Pod.
+        for client in [one, &q1] {
+            let refused = client.run(|| TcpStream::connect_timeout(&"10.96.0.14:80".parse().unwrap(), PATIENCE));
+            assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+        }
+
+        let services = here.services("default").services;
+        let shown: Vec<_> = services
+            .iter()
+            .map(|port| {
+                let backends = port.backends.iter().map(|backend| {
+                    let object = backend.object.as_deref().unwrap_or("-");
+                    format!("{}:{} {} {object}", backend.address, backend.port, backend.state)
+                });
+                format!("{} {}", port.object.as_deref().unwrap_or("-"), backends.collect::<Vec<_>>().join(", "))
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "default/here 10.244.0.11:8080 chosen default/p1.eth0",
+                "default/there 10.245.0.12:8080 chosen default/q2.eth0",
+                "default/node 192.168.77.12:8080 chosen -",
+                "default/nowhere ",
+            ]
+        );
+        assert!(here.client("services").contains("rejected"), "{}", here.client("services"));
+        assert!(here.client("services --vpc default -o json").contains("10.96.0.11"));
+        assert!(here.services("77").services.is_empty());
+        assert!(here.client("routes").contains("service"));
+        let explained = here.client("explain default/q1 --to 10.96.0.11 --protocol tcp --port 80");
+        assert!(explained.contains("10.244.0.11:8080"), "{explained}");
+        let problems = here.status().problems;
+        let [problem] = problems.as_slice() else { panic!("{problems:#?}") };
+        assert_eq!(problem.object, "Service/default/nowhere");
+
+        // A switch leaves the node's own way to Services alone.
+        here.kill();
+        let here = world.nodes[0].start_in_with(one, &["--host-services=off"]).ready();
+        until("the route is gone", || (!one.succeeds(route)).then_some(())).unwrap();
+        let serving = serve(&p1, "10.244.0.11:8080");
+        transfer(&q1, "10.96.0.11:80");
+        serving.join().unwrap();
+        here.kill();
+        let range = ["--service-cluster-ip-range=10.112.0.0/12"];
+        let _here = world.nodes[0].start_in_with(one, &range).ready();
+        let told = "ip route show dev juneau_node_h | grep -q '10.112.0.0/12 via 10.244.0.1'";
+        until("the range that it was told", || (one.succeeds(told) && !one.succeeds(route)).then_some(())).unwrap();
+    });
+}

@@ -2,7 +2,8 @@
 
 use super::{ClientArgs, Command, Output, table};
 use crate::protocol::{
-    Drops, Endpoints, ExplainRequest, Explanation, FlowFilter, Flows, Incoming, Method, Routes, Status, call,
+    Drops, Endpoints, ExplainRequest, Explanation, FlowFilter, Flows, Incoming, Method, Routes, ServiceFilter,
+    Services, Status, call,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,6 +28,9 @@ pub(super) fn run(command: Command) -> Result<(), String> {
         Command::Flows(args) => {
             let filter = FlowFilter { address: args.address, limit: args.limit };
             ask(&args.client, &Method::Flows(filter), |_| {}, flows)
+        }
+        Command::Services(args) => {
+            ask(&args.client, &Method::Services(ServiceFilter { vpc: args.vpc }), |_| {}, services)
         }
         Command::Explain(args) => {
             let (namespace, name) =
@@ -195,6 +199,34 @@ fn endpoints(out: &mut io::StdoutLock<'_>, answer: &Endpoints) -> io::Result<()>
         })
         .collect();
     table::write(out, &["VPC", "ADDRESS", "MAC", "VNI", "WHERE", "POLICY READY", "ROUTER", "OBJECT"], &rows)
+}
+
+fn services(out: &mut io::StdoutLock<'_>, answer: &Services) -> io::Result<()> {
+    let mut rows = Vec::new();
+    for service in &answer.services {
+        let affinity = service.affinity.map(|seconds| format!("{seconds} s"));
+        let mut head = vec![
+            service.vpc.to_string(),
+            format!("{}:{}", service.address, service.port),
+            service.protocol.clone(),
+            maybe(service.object.as_ref()),
+            maybe(affinity),
+        ];
+        if service.backends.iter().all(|backend| backend.state != "chosen") {
+            let mut row = head.clone();
+            row.extend(["-".into(), if service.local_only { "dropped" } else { "rejected" }.into(), "-".into()]);
+            rows.push(row);
+            head = vec![String::new(); head.len()];
+        }
+        for backend in &service.backends {
+            let mut row = std::mem::replace(&mut head, vec![String::new(); 5]);
+            row.push(format!("{}:{}", backend.address, backend.port));
+            row.extend([backend.state.clone(), maybe(backend.object.as_ref())]);
+            rows.push(row);
+        }
+    }
+    let header = ["VPC", "ADDRESS", "PROTO", "SERVICE", "AFFINITY", "BACKEND", "STATE", "ENDPOINT"];
+    table::write(out, &header, &rows)
 }
 
 fn explanation(out: &mut io::StdoutLock<'_>, answer: &Explanation) -> io::Result<()> {

@@ -36,6 +36,8 @@ enum Command {
     Routes(ClientArgs),
     /// Endpoints that this node knows.
     Endpoints(ClientArgs),
+    /// Services that endpoints of this node can call, each port with where it leads.
+    Services(ServicesArgs),
     /// What would happen to a packet that a Pod of this node sends now, or gets from another node, and why. Nothing is
     /// sent or changed.
     Explain(ExplainArgs),
@@ -103,6 +105,15 @@ struct FlowsArgs {
     /// At most so many entries; 0 for all.
     #[arg(long, default_value_t = 1000)]
     limit: usize,
+}
+
+#[derive(Debug, Args)]
+struct ServicesArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Only as this VPC meets them: its name, or its id.
+    #[arg(long, value_name = "VPC")]
+    vpc: Option<String>,
 }
 
 #[derive(Debug, Args)]

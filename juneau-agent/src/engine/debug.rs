@@ -131,6 +131,7 @@ fn route_of(key: &RouteKey, route: &layout::Route) -> Route {
     let (kind, next_hop, vni) = match route.kind {
         layout::ROUTE_CONNECTED => ("connected".to_owned(), None, Some(route.vni)),
         layout::ROUTE_ENDPOINT => ("endpoint".to_owned(), some_address(route.next_hop), None),
+        layout::ROUTE_SERVICE => ("service".to_owned(), None, None),
         layout::ROUTE_TARGET_GONE => ("target-gone".to_owned(), None, None),
         other => (format!("kind {other}"), None, None),
     };

@@ -96,6 +96,7 @@ fn step(step: &layout::Step) -> Step {
         layout::STAGE_FLOW => ("flow", flow(step.code).to_owned()),
         layout::STAGE_POLICY => ("policy", policy(step)),
         layout::STAGE_ROUTE => ("route", route(step)),
+        layout::STAGE_SERVICE => ("service", service(step)),
         layout::STAGE_DELIVER => ("deliver", format!("{}, MTU {}", target(step), step.d)),
         layout::STAGE_COMMIT => ("commit", format!("a new connection: {}", reason(step.code))),
         layout::STAGE_EMIT => ("emit", target(step)),
@@ -158,8 +159,19 @@ fn route(step: &layout::Step) -> String {
     match step.code {
         layout::ROUTE_CONNECTED => format!("{to}: connected, VNI {}", step.c),
         layout::ROUTE_ENDPOINT => format!("{to}: by {}", address(step.d)),
+        layout::ROUTE_SERVICE => format!("{to}: addresses of Services"),
         layout::ROUTE_TARGET_GONE => format!("{to}: the route's target does not exist"),
         _ => format!("{to}: none"),
+    }
+}
+
+/// What a Service's address leads to: the codes are those of `lib/service.h`.
+fn service(step: &layout::Step) -> String {
+    match step.code {
+        0 => format!("no Service of VPC {} has {}:{}", step.a, address(step.b), step.c),
+        1 if step.b == 0 => format!("port {} of this node has no backends", step.a),
+        1 => format!("port {} of this node has {} slots, backends in VPC {}", step.a, step.b, step.d),
+        _ => format!("slot {} has backend {}, {}:{}", step.a, step.b, address(step.c), step.d),
     }
 }
 
@@ -204,6 +216,14 @@ mod tests {
             text(layout::STAGE_POLICY, layout::POLICY_ALLOW, 1, layout::IDENTITY_ANY, 1, 0),
             "the sender's rule 1 for any peer allows it"
         );
+        assert_eq!(
+            text(layout::STAGE_ROUTE, layout::ROUTE_SERVICE, 3, word(to), 0, 0),
+            "to 10.0.2.10 in table 3: addresses of Services"
+        );
+        assert_eq!(text(layout::STAGE_SERVICE, 0, 2, word(to), 80, 0), "no Service of VPC 2 has 10.0.2.10:80");
+        assert_eq!(text(layout::STAGE_SERVICE, 1, 7, 61, 0, 2), "port 7 of this node has 61 slots, backends in VPC 2");
+        assert_eq!(text(layout::STAGE_SERVICE, 1, 7, 0, 0, 2), "port 7 of this node has no backends");
+        assert_eq!(text(layout::STAGE_SERVICE, 2, 5, 9, word(to), 8080), "slot 5 has backend 9, 10.0.2.10:8080");
     }
 
     #[test]

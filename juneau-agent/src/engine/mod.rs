@@ -19,6 +19,7 @@ mod pods;
 mod probes;
 mod problems;
 mod sample;
+mod services;
 mod source;
 mod sync;
 mod waiting;
@@ -237,6 +238,7 @@ impl Engine {
             Method::Flows(filter) => debug::value(self.flows(&filter)?),
             Method::Routes => debug::value(self.routes()?),
             Method::Endpoints => debug::value(self.endpoints()?),
+            Method::Services(filter) => debug::value(self.services(&filter)?),
             Method::Explain(request) => debug::value(self.explain(&request).await?),
         }
     }

@@ -5,12 +5,13 @@ use super::node::bpf_problem;
 use super::problems::Finder;
 use crate::net::{Link, NetError};
 use crate::node_port::{self, DEVICE, HOST_DEVICE, Wiring};
+use crate::options::{HostServices, ServiceRange};
 use crate::underlay::pod_mtu;
 use ipnet::{IpNet, Ipv4Net};
 use juneau_api::kinds::EndpointKind;
 use juneau_bpf::AttachPoint;
 use juneau_core::id::{IfIndex, MacAddr};
-use juneau_core::model::{self, Attachment, Attachments, Endpoint, Problem};
+use juneau_core::model::{self, Attachment, Attachments, Endpoint, Problem, RouteTarget};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -158,8 +159,38 @@ impl Engine {
             IpNet::V4(prefix) => Some(prefix.trunc()).filter(|prefix| self.taken_in(prefix).is_none()),
             IpNet::V6(_) => None,
         });
-        let wiring = Wiring { address, mac: endpoint.mac, mtu: pod_mtu(underlay), gateway, others: others.collect() };
+        let mut others: BTreeSet<Ipv4Net> = others.collect();
+        others.extend(self.service_ranges(subnet));
+        let wiring = Wiring { address, mac: endpoint.mac, mtu: pod_mtu(underlay), gateway, others };
         Ok(Some((endpoint.name.clone(), wiring)))
+    }
+
+    /// Where the node's own processes meet Services, if it routes them: what it was told, else what is routed to Services
+    /// in its Subnet. External addresses of Services, which tenants choose, are nothing for the whole node.
+    fn service_ranges(&self, subnet: &model::Subnet) -> BTreeSet<Ipv4Net> {
+        let model = self.objects.model();
+        let found = || {
+            let routes = subnet.table.and_then(|table| model.tables.get(&table)).map(|table| table.routes.as_slice());
+            let services = routes.unwrap_or_default().iter().filter(|route| route.target == RouteTarget::Service);
+            let ranges = services.filter_map(|route| match route.prefix {
+                IpNet::V4(prefix) => Some(prefix.trunc()).filter(|prefix| prefix.prefix_len() < 32),
+                IpNet::V6(_) => None,
+            });
+            ranges.collect::<BTreeSet<_>>()
+        };
+        let ranges = match (self.options.host_services, &self.options.service_cluster_ip_range) {
+            (HostServices::Off, _) => BTreeSet::new(),
+            (HostServices::Route, Some(ServiceRange(range))) => range.iter().copied().collect(),
+            (HostServices::Route, None) => found(),
+        };
+        // A route to these would cut the node off from others, or its Pods from it.
+        let in_vpc = |range: &Ipv4Net| {
+            let prefixes = model.subnets.values().filter(|other| other.vpc == subnet.vpc).map(|other| other.prefix);
+            prefixes
+                .into_iter()
+                .any(|prefix| prefix.contains(&IpNet::V4(*range)) || IpNet::V4(*range).contains(&prefix))
+        };
+        ranges.into_iter().filter(|range| self.taken_in(range).is_none() && !in_vpc(range)).collect()
     }
 
     /// An address in a prefix that the underlay uses.

@@ -47,7 +47,9 @@ fn services(model: &Model, held: &Tables, vpc: Option<u32>) -> Vec<ServicePort> 
             address: ipv4(key.address),
             protocol: protocol(key.protocol),
             port: key.port.get(),
-            object: names.get(&(key.scope, ipv4(key.address), key.protocol, key.port.get())).map(|name| (*name).to_owned()),
+            object: names
+                .get(&(key.scope, ipv4(key.address), key.protocol, key.port.get()))
+                .map(|name| (*name).to_owned()),
             affinity: (record.affinity != 0).then_some(record.affinity),
             local_only: record.flags & layout::FRONTEND_LOCAL_ONLY != 0,
             backends: all.iter().map(|(id, backend)| shown(model, backend, chosen.contains(id))).collect(),
@@ -141,9 +143,12 @@ mod tests {
         let mut line = Slots::default();
         line.backend[..3].copy_from_slice(&[1, 1, 1]);
         held.slots.insert(1, line);
-        for (id, service, flags) in [(1, 7, layout::BACKEND_SERVING), (2, 7, layout::BACKEND_SERVING), (3, 7, 0), (4, 8, 0)] {
+        for (id, service, flags) in
+            [(1, 7, layout::BACKEND_SERVING), (2, 7, layout::BACKEND_SERVING), (3, 7, 0), (4, 8, 0)]
+        {
             let address = be32(Ipv4Addr::new(10, 0, 1, id));
-            let backend = layout::Backend { service, flags, address, port: Be16::new(8080), vpc: 2, ..Default::default() };
+            let backend =
+                layout::Backend { service, flags, address, port: Be16::new(8080), vpc: 2, ..Default::default() };
             held.backends.insert(u32::from(id), backend);
         }
         let all = services(&model(), &held, None);
@@ -151,7 +156,8 @@ mod tests {
         let web = &all[0];
         assert_eq!((web.vpc, web.protocol.as_str(), web.port), (2, "tcp", 80));
         assert_eq!((web.object.as_deref(), web.affinity, web.local_only), (Some("red/web"), Some(5), false));
-        let states: Vec<_> = web.backends.iter().map(|backend| (backend.address.octets()[3], &*backend.state)).collect();
+        let states: Vec<_> =
+            web.backends.iter().map(|backend| (backend.address.octets()[3], &*backend.state)).collect();
         assert_eq!(states, [(1, "chosen"), (2, "serving"), (3, "ending")]);
         let dns = &all[1];
         assert_eq!((dns.vpc, dns.protocol.as_str(), dns.object.as_deref(), dns.local_only), (3, "udp", None, true));

@@ -3,7 +3,7 @@
 use super::{Directory, Pod, run};
 use juneau_agent::protocol::{
     Attached, CallError, Detached, Drops, Endpoints, ErrorCode, Explanation, FlowFilter, Flows, Method, Routes,
-    Sandbox, Status, call,
+    Sandbox, ServiceFilter, Services, Status, call,
 };
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,12 @@ impl Node {
 
     /// An agent in the namespaces of another thread.
     pub fn start_in(&self, place: &Pod) -> Agent<'_> {
+        self.start_in_with(place, &[])
+    }
+
+    pub fn start_in_with(&self, place: &Pod, arguments: &[&str]) -> Agent<'_> {
         let mut command = self.command();
+        command.args(arguments);
         let child = place.run(move || command.spawn().unwrap());
         Agent { node: self, child: Some(child) }
     }
@@ -206,6 +211,10 @@ impl Agent<'_> {
 
     pub fn endpoints(&self) -> Endpoints {
         self.node.ask(&Method::Endpoints).unwrap()
+    }
+
+    pub fn services(&self, vpc: &str) -> Services {
+        self.ask(&Method::Services(ServiceFilter { vpc: Some(vpc.into()) })).unwrap()
     }
 
     pub fn explain(&self, request: juneau_agent::protocol::ExplainRequest) -> Explanation {

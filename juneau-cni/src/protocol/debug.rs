@@ -107,12 +107,63 @@ pub struct Route {
     pub table: u32,
     /// Destination prefix.
     pub prefix: String,
-    /// `connected`, `endpoint` or `target-gone`.
+    /// `connected`, `endpoint`, `service` or `target-gone`.
     pub kind: String,
     /// Next hop of `endpoint`.
     pub next_hop: Option<Ipv4Addr>,
     /// VNI of `connected`.
     pub vni: Option<u32>,
+}
+
+/// Parameters of [`super::Method::Services`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceFilter {
+    /// Only as this VPC meets them: its name, or its id.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub vpc: Option<String>,
+}
+
+/// Answer to [`super::Method::Services`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Services {
+    /// Ports of Services, sorted by VPC, address and port.
+    pub services: Vec<ServicePort>,
+}
+
+/// A port of a Service at one of its addresses, as the maps hold it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServicePort {
+    /// The VPC whose endpoints meet it there.
+    pub vpc: u32,
+    /// The address.
+    pub address: Ipv4Addr,
+    /// `tcp`, `udp`, `sctp` or a number.
+    pub protocol: String,
+    /// The port.
+    pub port: u16,
+    /// The Service, if known: `red/web`.
+    pub object: Option<String>,
+    /// Seconds that a client stays with its backend.
+    pub affinity: Option<u32>,
+    /// Only backends of this node; without one, connections are dropped and not rejected.
+    pub local_only: bool,
+    /// Where it leads.
+    pub backends: Vec<Backend>,
+}
+
+/// Where a Service leads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backend {
+    /// The VPC that its address is in.
+    pub vpc: u32,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Its port.
+    pub port: u16,
+    /// The endpoint, if known: `red/a.eth0`.
+    pub object: Option<String>,
+    /// `chosen`: new connections go there; `serving`: only those that it has; `ending`: only those of TCP.
+    pub state: String,
 }
 
 /// Answer to [`super::Method::Endpoints`].

@@ -46,6 +46,8 @@ pub enum Method {
     Routes,
     /// Endpoints that this node knows: [`Endpoints`].
     Endpoints,
+    /// Services that this node's endpoints can call: [`Services`].
+    Services(ServiceFilter),
     /// What would happen to a packet: [`Explanation`].
     Explain(ExplainRequest),
 }
