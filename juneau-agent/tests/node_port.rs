@@ -300,11 +300,12 @@ fn processes_and_pods_reach_services() {
             (&q2, "10.245.0.12:8080", "10.96.0.12:80"),
             (two, "192.168.77.12:8080", "10.96.0.13:80"),
         ] {
-            for client in [one, &q1] {
-                let serving = serve(server, listens);
-                transfer(client, address);
-                serving.join().unwrap();
-            }
+            let listening = server.listen_tcp(listens);
+            one.talk_tcp(address);
+            listening.join().unwrap();
+            let serving = serve(server, listens);
+            transfer(&q1, address);
+            serving.join().unwrap();
         }
         // Without endpoints it is refused at once, to a process as to a Pod.
         for client in [one, &q1] {
@@ -346,9 +347,9 @@ fn processes_and_pods_reach_services() {
         here.kill();
         let here = world.nodes[0].start_in_with(one, &["--host-services=off"]).ready();
         until("the route is gone", || (!one.succeeds(route)).then_some(())).unwrap();
-        let serving = serve(&p1, "10.244.0.11:8080");
-        transfer(&q1, "10.96.0.11:80");
-        serving.join().unwrap();
+        let listening = p1.listen_tcp("10.244.0.11:8080");
+        q1.talk_tcp("10.96.0.11:80");
+        listening.join().unwrap();
         here.kill();
         let range = ["--service-cluster-ip-range=10.112.0.0/12"];
         let _here = world.nodes[0].start_in_with(one, &range).ready();

@@ -162,7 +162,7 @@ mod tests {
         let dns = &all[1];
         assert_eq!((dns.vpc, dns.protocol.as_str(), dns.object.as_deref(), dns.local_only), (3, "udp", None, true));
         assert!(dns.backends.is_empty());
-        assert_eq!(services(&model(), &held, Some(2)), [web.clone()]);
+        assert_eq!(services(&model(), &held, Some(2)), std::slice::from_ref(web));
     }
 
     #[test]

@@ -214,7 +214,7 @@ impl Agent<'_> {
     }
 
     pub fn services(&self, vpc: &str) -> Services {
-        self.ask(&Method::Services(ServiceFilter { vpc: Some(vpc.into()) })).unwrap()
+        self.node.ask(&Method::Services(ServiceFilter { vpc: Some(vpc.into()) })).unwrap()
     }
 
     pub fn explain(&self, request: juneau_agent::protocol::ExplainRequest) -> Explanation {
