@@ -177,7 +177,8 @@ fn a_stranger_looks_around(lab: &Lab) {
     assert!(pods.lines().filter(|line| line.contains("1/1") && line.contains("Running")).count() == 8, "{pods}");
     assert!(lab.expect(&["get", "iface"]).contains("red/a1.eth0"));
     assert!(lab.expect(&["get", "subnet", "red-a", "-o", "yaml"]).contains("vni: "));
-    assert!(lab.run(&["status"]).status.success());
+    let status = lab.run(&["status"]);
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
     assert!(lab.expect(&["status"]).contains("admin.kubeconfig"));
     let explained = lab.exec("node-1", "juneau-agent explain red/a1 --to 10.0.2.20");
     assert!(text(&explained).contains("10.0.2.20"), "{}", text(&explained));
