@@ -6,6 +6,7 @@
 mod common;
 mod frames;
 mod pending;
+mod services;
 mod sums;
 mod world;
 

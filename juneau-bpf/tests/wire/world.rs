@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use juneau_bpf::{Dataplane, NodeConfig};
 use juneau_core::layout::*;
 use juneau_core::tables::{Diff, Tables, TablesMut};
+use juneau_core::testkit::services;
 use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::common::{Sandbox, ifindex, ip};
@@ -84,6 +85,8 @@ pub struct World {
     pub believed_mtu: u16,
     /// A TCP port that nobody may reach.
     pub closed_port: Option<u16>,
+    /// Services of the VPC, at addresses of [`services::RANGE`].
+    pub services: Vec<services::Port>,
 }
 
 /// What the nodes are joined by.
@@ -116,7 +119,8 @@ pub fn world_over(sandbox: &Sandbox, underlay: Underlay) -> World {
         .iter()
         .enumerate()
         .map(|(index, (node, address))| pod(&nodes[*node], *node, index, Ipv4Addr::from(*address)));
-    let world = World { pods: pods.collect(), nodes, believed_mtu: UNDERLAY_MTU, closed_port: None };
+    let world =
+        World { pods: pods.collect(), nodes, believed_mtu: UNDERLAY_MTU, closed_port: None, services: Vec::new() };
     world.program();
     for pod in &world.pods {
         let node = &world.nodes[pod.node];
@@ -212,6 +216,9 @@ impl World {
         for pod in &self.pods {
             self.pod_tables(here, pod, &mut tables);
         }
+        let route = Route { kind: ROUTE_SERVICE, ..Route::default() };
+        tables.routes.insert(RouteKey::new(9, services::RANGE, 16), route);
+        services::add(&mut tables, &self.services);
         tables
     }
 
