@@ -60,6 +60,12 @@ impl Sent {
         self
     }
 
+    /// A Pod of node 0, or the node, sent it to a Service.
+    pub fn goes_on(&self) -> bool {
+        let (_, destination, _) = self.as_seen();
+        self.seen.is_some() && destination != self.destination && self.from.node() == 0
+    }
+
     fn as_seen(&self) -> (Ipv4Addr, Ipv4Addr, &Layer4) {
         match &self.seen {
             Some((source, destination, layer4)) => (*source, *destination, layer4),
@@ -531,7 +537,7 @@ pub fn change(tables: &mut Tables, beginning: &Tables, random: &mut Random) {
     if pod.is_node() {
         key.address = be32(random.pick(&node_addresses(0).map(|(address, _)| address)));
     }
-    match random.below(18) {
+    match random.below(22) {
         14.. => change_services(tables, random),
         0 => {
             if let Some(interface) = tables.interfaces.get_mut(&pod.ifindex()) {
@@ -616,15 +622,50 @@ pub fn change(tables: &mut Tables, beginning: &Tables, random: &mut Random) {
     }
 }
 
+/// Whoever a packet came to serves no more, and others are chosen in its stead.
+pub fn backend_leaves(tables: &mut Tables, about: &Sent, random: &mut Random) {
+    let (_, destination, _) = about.as_seen();
+    let own = |backend: &Backend| backend.vpc == about.from.vpc() && backend.address == be32(destination);
+    let (leaving, others): (Vec<_>, Vec<_>) =
+        tables.backends.iter().map(|(id, backend)| (*id, *backend)).partition(|(_, backend)| own(backend));
+    for (id, mut backend) in leaving {
+        let others: Vec<_> = others.iter().filter(|(_, other)| other.service == backend.service).collect();
+        if !others.is_empty() {
+            let other = random.pick(&others).0;
+            for (line, mut slots) in tables.slots.iter().map(|(line, slots)| (*line, *slots)).collect::<Vec<_>>() {
+                slots.backend.iter_mut().filter(|slot| **slot == id).for_each(|slot| *slot = other);
+                tables.slots.insert(line, slots);
+            }
+        }
+        backend.flags &= !BACKEND_SERVING;
+        tables.backends.insert(id, backend.tagged());
+    }
+}
+
+/// The same flow's next packet.
+pub fn goes_on(about: &Sent, random: &mut Random) -> (Input, Option<Sent>) {
+    let pod = about.from;
+    let hook = if pod.is_node() { Hook::NodePort } else { Hook::Pod };
+    let mut layer4 = again(about, random);
+    if let Layer4::Tcp { flags, .. } = &mut layer4 {
+        *flags = random.pick(&[TCP_ACK, TCP_ACK, TCP_ACK | 8, TCP_SYN, TCP_FIN | TCP_ACK]);
+    }
+    let frame = Frame::new(about.source, about.destination, layer4.clone()).macs(pod.mac(), pod.gateway_mac());
+    let frame = frame.build();
+    let about = Sent { inner: frame.clone(), layer4, seen: None, ..about.clone() };
+    (Input { hook, ifindex: pod.ifindex(), frame, gso_size: 0 }, Some(about))
+}
+
 /// A Service loses or gets backends, or goes.
 fn change_services(tables: &mut Tables, random: &mut Random) {
     let ids: Vec<_> = tables.backends.keys().copied().collect();
     let keys: Vec<_> = tables.frontends.keys().copied().collect();
-    let (Some(id), Some(key)) =
-        ((!ids.is_empty()).then(|| random.pick(&ids)), (!keys.is_empty()).then(|| random.pick(&keys)))
-    else {
+    if ids.is_empty() || keys.is_empty() {
         return;
-    };
+    }
+    // Often one of the Service that most connections lead to.
+    let id = if random.chance(60) { 1 + random.below(6) as u32 } else { random.pick(&ids) };
+    let key = random.pick(&keys);
     let backend = |tables: &mut Tables, change: &dyn Fn(&mut Backend)| {
         if let Some(mut backend) = tables.backends.get(&id).copied() {
             change(&mut backend);
@@ -637,11 +678,11 @@ fn change_services(tables: &mut Tables, random: &mut Random) {
             tables.frontends.insert(key, frontend.tagged(&key));
         }
     };
-    match random.below(8) {
+    match random.below(10) {
         // It serves no more, but is chosen still, as between two writes; or again.
         0 => backend(tables, &|backend| backend.flags ^= BACKEND_SERVING),
         // It serves no more and is not chosen.
-        1 | 2 => {
+        1..=4 => {
             let other = random.pick(&ids);
             for (line, mut slots) in tables.slots.iter().map(|(line, slots)| (*line, *slots)).collect::<Vec<_>>() {
                 slots.backend.iter_mut().filter(|slot| **slot == id).for_each(|slot| *slot = other);
@@ -649,14 +690,14 @@ fn change_services(tables: &mut Tables, random: &mut Random) {
             }
             backend(tables, &|backend| backend.flags &= !BACKEND_SERVING);
         }
-        3 => drop(tables.backends.remove(&id)),
+        5 => drop(tables.backends.remove(&id)),
         // The id is another Service's.
-        4 => {
+        6 => {
             let service = 1 + random.below(6) as u32;
             backend(tables, &|backend| backend.service = service);
         }
-        5 => drop(tables.frontends.remove(&key)),
-        6 => frontend(tables, &|frontend| frontend.size = if frontend.size == 0 { 16 } else { 0 }),
+        7 => drop(tables.frontends.remove(&key)),
+        8 => frontend(tables, &|frontend| frontend.size = if frontend.size == 0 { 16 } else { 0 }),
         _ => {
             // Another line: other backends under the same address.
             let line = random.below(8) as u32;

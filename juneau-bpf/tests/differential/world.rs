@@ -158,7 +158,8 @@ impl World {
                 self.expire();
                 self.compare_state(seed);
             }
-            7..55 => {
+            6 | 7 => self.backend_leaves(step, seed, random),
+            8..55 => {
                 let (input, about) = generate::from_pod(random, self.reference.config.seeds, &self.sent, &self.tables);
                 self.packet(step, seed, &input, about);
             }
@@ -172,6 +173,20 @@ impl World {
         if self.thorough || step % 100 == 99 {
             self.compare_state(seed);
         }
+    }
+
+    /// The backend of a flow that was just seen serves no more, and is chosen no more; and the flow goes on.
+    fn backend_leaves(&mut self, step: u32, seed: u64, random: &mut Random) {
+        let bound: Vec<_> = self.sent.iter().rev().take(40).filter(|sent| sent.goes_on()).cloned().collect();
+        if bound.is_empty() {
+            return;
+        }
+        let about = bound[random.below(bound.len())].clone();
+        let mut wanted = self.tables.clone();
+        generate::backend_leaves(&mut wanted, &about, random);
+        self.apply(&wanted);
+        let (input, about) = generate::goes_on(&about, random);
+        self.packet(step, seed, &input, about);
     }
 
     /// What is idle goes: in the kernel at two sweeps in a row, in memory at once.
