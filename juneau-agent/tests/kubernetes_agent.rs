@@ -21,7 +21,7 @@ const API: &str = "juneau.loutres.me/v1alpha1";
 /// Where the agent finds the API server.
 const PORT: u16 = 6443;
 /// Kinds that an agent reads.
-const KINDS: usize = 8;
+const KINDS: usize = 10;
 
 /// The way from the agent, in its node's network namespace, to the API server, in the machine's. It can be cut.
 struct Way {
