@@ -112,7 +112,10 @@ fn tenants_come_live_and_go_on_an_api_server() {
     assert_eq!(forbidden(&lab), [""; 0]);
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(lab.pid("/kubernetes/processes/0/pid")), Signal::SIGKILL)
         .unwrap();
-    eventually("a control plane that died is told", LIMIT, || !lab.run(&["status"]).status.success());
+    eventually("a control plane that died is told", LIMIT, || {
+        let status = lab.run(&["status"]);
+        !status.status.success() && String::from_utf8_lossy(&status.stdout).contains("of the control plane ended")
+    });
 }
 
 fn tenants_come_one_after_the_other(lab: &Lab) {
@@ -177,9 +180,12 @@ fn a_stranger_looks_around(lab: &Lab) {
     assert!(pods.lines().filter(|line| line.contains("1/1") && line.contains("Running")).count() == 8, "{pods}");
     assert!(lab.expect(&["get", "iface"]).contains("red/a1.eth0"));
     assert!(lab.expect(&["get", "subnet", "red-a", "-o", "yaml"]).contains("vni: "));
-    let status = lab.run(&["status"]);
-    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
-    assert!(lab.expect(&["status"]).contains("admin.kubeconfig"));
+    let status = lab.run(&["status"]).stdout;
+    let status = String::from_utf8(status).unwrap();
+    // The lab's API server is on no node, where no Service leads yet.
+    let problem = |line: &&str| line.starts_with("problem") && !line.contains("Service/default/kubernetes: endpoint");
+    assert_eq!(status.lines().find(problem), None, "{status}");
+    assert!(status.contains("admin.kubeconfig"), "{status}");
     let explained = lab.exec("node-1", "juneau-agent explain red/a1 --to 10.0.2.20");
     assert!(text(&explained).contains("10.0.2.20"), "{}", text(&explained));
     for command in ["drops", "flows", "routes", "endpoints", "status"] {
