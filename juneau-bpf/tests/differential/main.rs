@@ -12,6 +12,7 @@
 //! header. Masked: births and epochs of entries, and the outer MAC addresses (the neighbour writes them).
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+mod changes;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;

@@ -15,6 +15,7 @@ use juneau_core::time::Now;
 use juneau_core::verdict::{Action, Hook, Reason};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use crate::changes;
 use crate::common::{Sandbox, ip};
 use crate::compare;
 use crate::generate::{self, Input, Sent};
@@ -147,7 +148,7 @@ impl World {
         match random.below(100) {
             0..4 => {
                 let mut wanted = self.tables.clone();
-                generate::change(&mut wanted, &self.beginning, random);
+                changes::change(&mut wanted, &self.beginning, random);
                 rules_are_wide(&mut wanted, random);
                 self.apply(&wanted);
             }
@@ -183,7 +184,7 @@ impl World {
         }
         let about = bound[random.below(bound.len())].clone();
         let mut wanted = self.tables.clone();
-        generate::backend_leaves(&mut wanted, &about, random);
+        changes::backend_leaves(&mut wanted, &about, random);
         self.apply(&wanted);
         let (input, about) = generate::goes_on(&about, random);
         self.packet(step, seed, &input, about);
