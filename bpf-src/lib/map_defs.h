@@ -20,6 +20,7 @@ enum jn_capacity {
 	JN_CAPACITY_FLOWS = 262144,
 	JN_CAPACITY_FRAGMENTS = 65536,
 	JN_CAPACITY_PMTU = 4096,
+	JN_CAPACITY_AFFINITY = 65536,
 	JN_CAPACITY_HIGH = 4096,
 };
 
@@ -155,6 +156,14 @@ struct {
 	__type(key, __be32);
 	__type(value, struct jn_pmtu);
 } jn_pmtu SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, JN_CAPACITY_AFFINITY);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct jn_affinity_key);
+	__type(value, struct jn_affinity);
+} jn_affinity SEC(".maps");
 
 /* ---- counters and events ---- */
 

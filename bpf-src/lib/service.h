@@ -84,6 +84,90 @@ static __always_inline __u32 jn_slot(__u32 slot)
 	return slots ? JN_READ(slots->backend[slot % JN_SLOTS]) : 0;
 }
 
+/* Whether a record is one of the front end's, to which new connections go. */
+static __always_inline int jn_backend_usable(const struct jn_backend *backend, const struct jn_frontend *frontend)
+{
+	return backend->service == frontend->service && backend->vpc == frontend->owner;
+}
+
+/* Which backend a client is with, as long as new connections go there; 0: none. Two numbers in one read. */
+static __always_inline __u32 jn_affinity_find(const struct jn_affinity_key *key, const struct jn_frontend *frontend,
+					      struct jn_backend *copy)
+{
+	enum { TAKES = JN_BACKEND_SERVING | JN_BACKEND_CHOSEN };
+	const struct jn_affinity *entry = bpf_map_lookup_elem(&jn_affinity, key);
+	union {
+		struct jn_affinity affinity;
+		__u64 word;
+	} found;
+
+	if (!entry)
+		return 0;
+	found.word = JN_READ(*(const __u64 *)entry);
+	if ((__s32)(found.affinity.expires - jn_now()) <= 0 || !jn_backend_find(found.affinity.backend, copy) ||
+	    !jn_backend_usable(copy, frontend) || (copy->flags & TAKES) != TAKES)
+		return 0;
+	return found.affinity.backend;
+}
+
+/* A client stays with a backend for `seconds`, to which another CPU may have just sent it. Returns whether it does. */
+static __always_inline int jn_affinity_keep(const struct jn_affinity_key *key, __u32 backend, __u32 seconds)
+{
+	struct jn_affinity affinity = {
+		.backend = backend,
+		/* At least that long: the stamp is coarse. */
+		.expires = jn_now() + (__u32)((__u64)seconds * jn_config.hz / 256) + 1,
+	};
+
+	return jn_config.dry_run || !bpf_map_update_elem(&jn_affinity, key, &affinity, BPF_ANY);
+}
+
+/* A backend of a front end by a hash, into context->backend; 0: what was read does not belong together. */
+static __always_inline __u32 jn_backend_by_hash(struct jn_context *context, __u32 hash)
+{
+	const struct jn_frontend *frontend = &context->frontend;
+	__u32 slot = frontend->base + ((__u64)hash * frontend->size >> 32);
+	__u32 id = jn_slot(slot);
+
+	if (!jn_backend_find(id, &context->backend) || !jn_backend_usable(&context->backend, frontend))
+		return 0;
+	jn_step(context, JN_STAGE_SERVICE, 2, slot, id, context->backend.address, bpf_ntohs(context->backend.port));
+	return id;
+}
+
+/*
+ * The backend of a new connection, into context->backend; 0: what was read does not belong together. A client that
+ * cannot be remembered stays where its address leads, as long as the Service's backends stay.
+ */
+JN_ONCE __u32 jn_backend_choose(__u32 scope)
+{
+	struct jn_context *context = jn_context();
+	const struct jn_frontend *frontend;
+	struct jn_affinity_key key;
+	union jn_key_words words;
+	__u32 id;
+
+	if (!context)
+		return 0;
+	frontend = &context->frontend;
+	if (!frontend->affinity)
+		return jn_backend_by_hash(context, jn_fold(&context->packet.key) >> 32);
+	key.service = frontend->service;
+	key.scope = scope;
+	key.client = context->packet.key.key.source;
+	id = jn_affinity_find(&key, frontend, &context->backend);
+	if (id)
+		jn_step(context, JN_STAGE_SERVICE, 3, 0, id, context->backend.address,
+			bpf_ntohs(context->backend.port));
+	else
+		id = jn_backend_by_hash(context, jn_fold(&context->packet.key) >> 32);
+	if (!id || jn_affinity_keep(&key, id, frontend->affinity))
+		return id;
+	words.word[0] = key.service | (__u64)key.client << 32;
+	words.word[1] = scope;
+	return jn_backend_by_hash(context, jn_fold(&words) >> 32);
+}
+
 /* The middle of a connection: a segment that neither opens nor accepts one. */
 static __always_inline int jn_goes_on(const struct jn_packet *packet)
 {
@@ -106,7 +190,7 @@ JN_ONCE int jn_backend_bind(__u32 scope)
 	struct jn_bound *bound;
 	struct jn_flow *old;
 	int same, kept, stays;
-	__u32 id, slot, tag;
+	__u32 id, tag;
 	__u64 version;
 
 	if (!context)
@@ -149,12 +233,9 @@ JN_ONCE int jn_backend_bind(__u32 scope)
 	} else {
 		if (!frontend->size)
 			return frontend->flags & JN_FRONTEND_LOCAL_ONLY ? JN_SERVICE_NOT_LOCAL : JN_SERVICE_EMPTY;
-		slot = frontend->base + ((jn_fold(&packet->key) >> 32) * frontend->size >> 32);
-		id = jn_slot(slot);
-		if (!jn_backend_find(id, copy) || backend->service != frontend->service ||
-		    backend->vpc != frontend->owner)
+		id = jn_backend_choose(scope);
+		if (!id)
 			return JN_SERVICE_CHANGING;
-		jn_step(context, JN_STAGE_SERVICE, 2, slot, id, backend->address, bpf_ntohs(backend->port));
 		bound->destination = backend->address;
 		bound->destination_port = backend->port;
 		tag = backend->tag;

@@ -178,7 +178,7 @@ pub struct Objects {
 }
 
 /// Names that `--map-size` takes.
-const SIZED: [&str; 13] = [
+const SIZED: [&str; 14] = [
     "jn_interfaces_high",
     "jn_endpoints",
     "jn_macs",
@@ -192,6 +192,7 @@ const SIZED: [&str; 13] = [
     "jn_flows",
     "jn_fragments",
     "jn_pmtu",
+    "jn_affinity",
 ];
 
 fn map_size(text: &str) -> Result<(String, u32), String> {
@@ -224,6 +225,7 @@ impl Options {
                 "jn_backends" => &mut sizes.backends,
                 "jn_flows" => &mut sizes.flows,
                 "jn_fragments" => &mut sizes.fragments,
+                "jn_affinity" => &mut sizes.affinities,
                 _ => &mut sizes.path_mtus,
             };
             *field = Some(*size);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use juneau_core::flow::FlowRead;
-use juneau_core::layout::{self, Flow, FlowKey, Pmtu, Seeds, VpcState};
+use juneau_core::layout::{self, Affinity, AffinityKey, Flow, FlowKey, Pmtu, Seeds, VpcState};
 use juneau_core::layout::{Be32, Fragment, FragmentKey};
 
 use crate::bpffs::{PinRoot, escape};
@@ -25,6 +25,7 @@ pub struct Flows {
     pub(crate) entries: Map<FlowKey, Flow>,
     pub(crate) fragments: Map<FragmentKey, Fragment>,
     pub(crate) path_mtus: Map<Be32, Pmtu>,
+    pub(crate) affinities: Map<AffinityKey, Affinity>,
     states: Arc<MappedArray>,
     vpcs: u32,
     pub(crate) seeds: Seeds,
@@ -40,7 +41,7 @@ impl Flows {
         let root = PinRoot::open(pin_root)?;
         let directory = root.abi(layout::ABI);
         let mut maps = Maps::new();
-        for name in ["jn_flows", "jn_vpc_states", "jn_fragments", "jn_pmtu"] {
+        for name in ["jn_flows", "jn_vpc_states", "jn_fragments", "jn_pmtu", "jn_affinity"] {
             if let Some(fd) = root.get(&directory.join(escape(name)))? {
                 let raw = RawMap::from_fd(fd).map_err(Error::kernel(Operation::MapOpen, name))?;
                 maps.insert(name.to_owned(), Arc::new(raw));
@@ -57,6 +58,7 @@ impl Flows {
             entries: typed(maps, "jn_flows", failpoints)?,
             fragments: typed(maps, "jn_fragments", failpoints)?,
             path_mtus: typed(maps, "jn_pmtu", failpoints)?,
+            affinities: typed(maps, "jn_affinity", failpoints)?,
             states: Arc::new(mapped(maps, "jn_vpc_states")?),
             vpcs: states.capacity(),
             seeds,

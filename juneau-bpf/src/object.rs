@@ -34,6 +34,7 @@ pub(crate) const SHARED: &[&str] = &[
     "jn_flows",
     "jn_fragments",
     "jn_pmtu",
+    "jn_affinity",
     "jn_generations",
     "jn_counters",
     "jn_traffic",
@@ -81,6 +82,8 @@ pub struct MapSizes {
     pub fragments: Option<u32>,
     /// Learned path MTUs.
     pub path_mtus: Option<u32>,
+    /// Clients of Services that stay with a backend.
+    pub affinities: Option<u32>,
     /// Bytes of the event ring: a power of two, and pages.
     pub event_bytes: Option<u32>,
 }
@@ -101,6 +104,7 @@ impl MapSizes {
             "jn_flows" => self.flows,
             "jn_fragments" => self.fragments,
             "jn_pmtu" => self.path_mtus,
+            "jn_affinity" => self.affinities,
             "jn_events" => self.event_bytes,
             _ => None,
         }

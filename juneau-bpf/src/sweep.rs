@@ -32,6 +32,8 @@ pub struct Swept {
     pub fragments: usize,
     /// Path MTUs that ran out.
     pub path_mtus: usize,
+    /// Clients whose time with their backend was over.
+    pub affinities: usize,
 }
 
 /// What a record was when it was marked.
@@ -99,6 +101,7 @@ impl Sweeper {
         (swept.marked, swept.removed) = self.remove_idle(&pass, now)?;
         swept.fragments = self.sweep_fragments(now)?;
         swept.path_mtus = self.sweep_path_mtus(now)?;
+        swept.affinities = self.sweep_affinities(now)?;
         Ok(swept)
     }
 
@@ -234,6 +237,16 @@ impl Sweeper {
             }
         })?;
         self.flows.fragments.remove_all(&old)
+    }
+
+    fn sweep_affinities(&self, now: Now) -> Result<usize> {
+        let mut old = Vec::new();
+        self.flows.affinities.for_each(|client, affinity| {
+            if !now.is_before(affinity.expires) {
+                old.push(client);
+            }
+        })?;
+        self.flows.affinities.remove_all(&old)
     }
 
     fn sweep_path_mtus(&self, now: Now) -> Result<usize> {

@@ -183,6 +183,7 @@ enum jn_backend_kind {
 /* jn_backend.flags */
 enum jn_backend_flag {
 	JN_BACKEND_SERVING = 1, /* unset: established TCP connections alone */
+	JN_BACKEND_CHOSEN = 2,  /* new connections choose among these */
 };
 
 /* Indices into jn_generations: each space lies in one array. A slot shared by two objects costs a second decision,

@@ -195,6 +195,17 @@ struct jn_backend {
 
 /* ---- state: written by programs ---- */
 
+/* Which backend a client stays with (`sessionAffinity: ClientIP`), by Service port and by the scope of who asks. */
+struct jn_affinity_key {
+	__u32 service;         /* jn_frontend.service */
+	__u32 scope;
+	__be32 client;
+};
+struct jn_affinity {
+	__u32 backend;         /* id */
+	__u32 expires;         /* stamp */
+};
+
 struct jn_vpc_state {
 	__s64 flows;           /* connections, both states */
 	__s64 embryonic;

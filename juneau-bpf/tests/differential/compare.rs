@@ -49,14 +49,18 @@ fn masked(flow: &Flow) -> Flow {
     Flow { tag: 0, epoch: 0, tag_low: 0, tag_last: 0, ..*flow }
 }
 
-/// First fragments and path MTUs.
-pub fn learned(kernel: [&[(Vec<u8>, Vec<u8>)]; 2], reference: &Pipeline) -> Result<(), String> {
+/// First fragments, path MTUs and clients' backends.
+pub fn learned(kernel: [&[(Vec<u8>, Vec<u8>)]; 3], reference: &Pipeline) -> Result<(), String> {
     let bytes = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
     let fragments: BTreeMap<_, _> =
         reference.state.fragments().iter().map(|(key, value)| bytes(key.as_bytes(), value.as_bytes())).collect();
     let pmtus: BTreeMap<_, _> =
         reference.state.pmtus().iter().map(|(key, value)| bytes(&key.octets(), value.as_bytes())).collect();
-    for (name, held, expected) in [("first fragments", kernel[0], fragments), ("path MTUs", kernel[1], pmtus)] {
+    let clients: BTreeMap<_, _> =
+        reference.state.affinities().iter().map(|(key, value)| bytes(key.as_bytes(), value.as_bytes())).collect();
+    for (name, held, expected) in
+        [("first fragments", kernel[0], fragments), ("path MTUs", kernel[1], pmtus), ("clients", kernel[2], clients)]
+    {
         let held: BTreeMap<_, _> = held.iter().cloned().collect();
         if held != expected {
             return Err(format!("{name}: programs {held:?}\nreference {expected:?}"));

@@ -87,7 +87,9 @@ const FLAGS: [u8; 12] = [
     TCP_SYN | TCP_FIN,
     TCP_FIN,
 ];
-const SERVICES: [Ipv4Addr; 9] = [
+const SERVICES: [Ipv4Addr; 11] = [
+    services::STICKY,
+    services::STICKY,
     services::WEB,
     services::WEB,
     services::EMPTY,

@@ -37,6 +37,7 @@ pub struct World {
     sweeper: Sweeper,
     fragments: MapHandle,
     path_mtus: MapHandle,
+    affinities: MapHandle,
     reference: Pipeline,
     tables: Tables,
     beginning: Tables,
@@ -61,6 +62,7 @@ impl World {
         // A full table is reached in some sessions and out of reach in others.
         let entries = random.pick(&[16_u32, 40, 4096]);
         let fragments = random.pick(&[2_u32, 64]);
+        let affinities = random.pick(&[3_u32, 64]);
         let mut options = sandbox.options();
         options.node =
             NodeConfig { vtep: vtep(0), underlay_ifindex: UNDERLAY, vxlan_ifindex: UNDERLAY, vxlan_port: 4789 };
@@ -69,9 +71,16 @@ impl World {
         options.seeds = Some(topology::config(0).seeds);
         options.sizes.flows = Some(entries);
         options.sizes.fragments = Some(fragments);
+        options.sizes.affinities = Some(affinities);
         let dataplane = Dataplane::open(options).unwrap();
         let config = topology::config(0);
-        let limits = Limits { flows: entries as usize, fragments: fragments as usize, pmtus: 256, ..Limits::default() };
+        let limits = Limits {
+            flows: entries as usize,
+            fragments: fragments as usize,
+            pmtus: 256,
+            affinities: affinities as usize,
+            ..Limits::default()
+        };
         let mut reference = Pipeline::new(config, &limits);
         let kernel_generations = dataplane.generations().unwrap();
         for slot in 0..GEN_MAX {
@@ -90,6 +99,7 @@ impl World {
             sweeper: dataplane.sweeper().unwrap(),
             fragments: MapHandle::from_map_id(dataplane.map_id("jn_fragments").unwrap()).unwrap(),
             path_mtus: MapHandle::from_map_id(dataplane.map_id("jn_pmtu").unwrap()).unwrap(),
+            affinities: MapHandle::from_map_id(dataplane.map_id("jn_affinity").unwrap()).unwrap(),
             reference,
             tables: Tables::default(),
             beginning: topology::tables(0),
@@ -247,11 +257,11 @@ impl World {
 
     /// Everything that packets leave behind is the same.
     pub fn compare_state(&self, seed: u64) {
-        let learned = [&self.fragments, &self.path_mtus].map(|map| {
+        let learned = [&self.fragments, &self.path_mtus, &self.affinities].map(|map| {
             map.keys().map(|key| (key.clone(), map.lookup(&key, MapFlags::ANY).unwrap().unwrap())).collect::<Vec<_>>()
         });
         let outcome = compare::flows(&self.flows, &self.reference)
-            .and_then(|()| compare::learned([&learned[0], &learned[1]], &self.reference))
+            .and_then(|()| compare::learned([&learned[0], &learned[1], &learned[2]], &self.reference))
             .and_then(|()| compare::counters(&self.counters, &self.reference.counters));
         if let Err(difference) = outcome {
             panic!("seed {seed}, after {}: {difference}", self.last);

@@ -23,6 +23,7 @@ fn lead_to(world: &mut World, backend: Ipv4Addr) {
         protocol,
         backends: vec![(backend, TARGET)],
         local_only: false,
+        affinity: 0,
     };
     world.services = vec![port(IP_TCP), port(IP_UDP)];
     world.program();

@@ -132,6 +132,8 @@ constants! {
 
     /// `Backend.flags`: takes new connections; unset, established TCP connections alone.
     BACKEND_SERVING: u8 = 1;
+    /// New connections choose among these.
+    BACKEND_CHOSEN: u8 = 2;
 
     /// Index into the generations: the node's own start.
     GEN_NODE: u32 = 0;

@@ -249,7 +249,7 @@ mirror! {
         port: Be16,
         /// `BACKEND_*` kind.
         kind: u8,
-        /// `BACKEND_SERVING`.
+        /// `BACKEND_SERVING`, `BACKEND_CHOSEN`.
         flags: u8,
         /// The scope of the address.
         vpc: u32,

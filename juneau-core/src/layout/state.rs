@@ -16,6 +16,24 @@ mirror! {
         icmp_used: u32,
     }
 
+    /// Key of `jn_affinity`: a client of a Service port.
+    AffinityKey = "jn_affinity_key" {
+        /// The Service port's number on this node.
+        service: u32,
+        /// The VPC of the client.
+        scope: u32,
+        /// The client's address.
+        client: Be32,
+    }
+
+    /// Which backend a client stays with.
+    Affinity = "jn_affinity" {
+        /// Its id.
+        backend: u32,
+        /// Stamp from which on it is void.
+        expires: u32,
+    }
+
     /// Key of `jn_flows`: one direction of a connection as its packets arrive at this node.
     FlowKey = "jn_flow_key" {
         /// Id, `SCOPE_*` bits and protocol.

@@ -20,11 +20,13 @@ pub struct Limits {
     pub fragments: usize,
     /// Learned path MTUs.
     pub pmtus: usize,
+    /// Clients that stay with a backend.
+    pub affinities: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { tables: Capacities::UNLIMITED, flows: 1 << 20, fragments: 1 << 14, pmtus: 1 << 12 }
+        Self { tables: Capacities::UNLIMITED, flows: 1 << 20, fragments: 1 << 14, pmtus: 1 << 12, affinities: 1 << 16 }
     }
 }
 
@@ -88,7 +90,7 @@ impl Pipeline {
             config,
             tables: MemTables::with_capacities(limits.tables),
             flows: MemFlowTable::new(limits.flows, config.seeds),
-            state: MemState::new(limits.fragments, limits.pmtus),
+            state: MemState::new(limits.fragments, limits.pmtus, limits.affinities),
             counters: Counters::default(),
         }
     }

@@ -5,8 +5,9 @@ use super::decide::Basis;
 use super::{NodeState, TableRead};
 use crate::flow::{FlowTable, TCP_ACK, TCP_SYN};
 use crate::layout::{
-    BACKEND_SERVING, Backend, Be16, Be32, EP_LOCAL, Endpoint, FLOW_NAT, FLOW_REPLY, FRONTEND_LOCAL_ONLY, Flow, FlowKey,
-    Frontend, FrontendKey, Interface, ROUTE_SERVICE, Route, STAGE_SERVICE, endpoint_generation, ipv4, native,
+    Affinity, AffinityKey, BACKEND_CHOSEN, BACKEND_SERVING, Backend, Be16, Be32, EP_LOCAL, Endpoint, FLOW_NAT,
+    FLOW_REPLY, FRONTEND_LOCAL_ONLY, Flow, FlowKey, Frontend, FrontendKey, Interface, ROUTE_SERVICE, Route,
+    STAGE_SERVICE, endpoint_generation, ipv4, native,
 };
 use crate::packet::IP_TCP;
 use crate::verdict::Reason;
@@ -123,17 +124,58 @@ impl<T: TableRead, F: FlowTable, S: NodeState> Run<'_, T, F, S> {
         } else if parsed.protocol == IP_TCP && parsed.tcp_flags & (TCP_SYN | TCP_ACK) != TCP_SYN {
             return Err(Refusal::new(Reason::ServiceGone));
         }
-        self.choose(parsed, &frontend)
+        self.choose(scope, parsed, &frontend)
     }
 
-    /// A backend for a new connection, by the hash of its key.
-    fn choose(&mut self, parsed: &Parsed, frontend: &Frontend) -> Result<(u32, Be32, Be16), Refusal> {
+    /// A backend for a new connection: by the hash of its key, or where its client was before.
+    fn choose(&mut self, scope: u32, parsed: &Parsed, frontend: &Frontend) -> Result<(u32, Be32, Be16), Refusal> {
         if frontend.size == 0 {
             let local = frontend.flags & FRONTEND_LOCAL_ONLY != 0;
             return Err(Refusal::new(if local { Reason::ServiceNotLocal } else { Reason::ServiceEmpty }));
         }
-        let hash = u64::from(self.config.seeds.tag_hash(&parsed.key));
-        let slot = frontend.base + ((hash * u64::from(frontend.size)) >> 32) as u32;
+        let by_connection = self.config.seeds.tag_hash(&parsed.key);
+        if frontend.affinity == 0 {
+            return self.by_hash(frontend, by_connection);
+        }
+        let client = AffinityKey { service: frontend.service, scope, client: parsed.key.source };
+        let chosen = match self.remembered(&client, frontend)? {
+            Some((id, backend)) => {
+                self.step(STAGE_SERVICE, 3, [0, id, native(backend.address), u32::from(backend.port.get())]);
+                (id, backend.address, backend.port)
+            }
+            None => self.by_hash(frontend, by_connection)?,
+        };
+        // At least that long: the stamp is coarse.
+        let expires = self.now.stamp.wrapping_add(self.now.seconds(frontend.affinity)).wrapping_add(1);
+        let affinity = Affinity { backend: chosen.0, expires };
+        if self.state.put_affinity(&client, &affinity).map_err(fault("affinity"))? {
+            return Ok(chosen);
+        }
+        // Who cannot be remembered stays where its address leads, as long as the backends stay.
+        let key = FlowKey {
+            scope: client.service,
+            source: client.client,
+            destination: Be32::from_bytes(scope.to_ne_bytes()),
+            ..FlowKey::default()
+        };
+        self.by_hash(frontend, self.config.seeds.tag_hash(&key))
+    }
+
+    /// The backend that a client was sent to, as long as new connections go there.
+    fn remembered(&self, client: &AffinityKey, frontend: &Frontend) -> PathResult<Option<(u32, Backend)>> {
+        let affinity = self.state.affinity(client).map_err(fault("affinity"))?;
+        let Some(affinity) = affinity.filter(|affinity| self.now.is_before(affinity.expires)) else { return Ok(None) };
+        let takes = BACKEND_SERVING | BACKEND_CHOSEN;
+        let found = self.tables.backend(affinity.backend).map_err(fault("backend"))?;
+        let usable = |backend: &Backend| {
+            backend.service == frontend.service && backend.vpc == frontend.owner && backend.flags & takes == takes
+        };
+        Ok(found.filter(usable).map(|backend| (affinity.backend, backend)))
+    }
+
+    /// The backend in the slot that a hash leads to.
+    fn by_hash(&mut self, frontend: &Frontend, hash: u32) -> Result<(u32, Be32, Be16), Refusal> {
+        let slot = frontend.base + ((u64::from(hash) * u64::from(frontend.size)) >> 32) as u32;
         let id = self.tables.slot(slot).map_err(fault("slot"))?;
         let backend = self.tables.backend(id).map_err(fault("backend"))?;
         let backend = backend.filter(|backend| backend.service == frontend.service && backend.vpc == frontend.owner);

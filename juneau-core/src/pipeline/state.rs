@@ -1,6 +1,6 @@
 //! What a node remembers besides flows: generations, first fragments, learned path MTUs.
 
-use crate::layout::{FRAGMENT_SECONDS, Fragment, FragmentKey, Pmtu, be32, vtep_generation};
+use crate::layout::{Affinity, AffinityKey, FRAGMENT_SECONDS, Fragment, FragmentKey, Pmtu, be32, vtep_generation};
 use crate::time::Now;
 use core::convert::Infallible;
 use core::net::Ipv4Addr;
@@ -59,6 +59,18 @@ pub trait Learned {
     /// # Errors
     /// When it cannot be written.
     fn put_pmtu(&mut self, vtep: Ipv4Addr, pmtu: &Pmtu) -> Result<bool, Self::Error>;
+
+    /// The backend that a client was sent to, expired or not.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn affinity(&self, key: &AffinityKey) -> Result<Option<Affinity>, Self::Error>;
+
+    /// Remembers a client's backend; `false` when there is no room.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn put_affinity(&mut self, key: &AffinityKey, affinity: &Affinity) -> Result<bool, Self::Error>;
 }
 
 /// A node's state in memory.
@@ -70,12 +82,14 @@ pub struct MemState {
     fragment_capacity: usize,
     pmtu: BTreeMap<Ipv4Addr, Pmtu>,
     pmtu_capacity: usize,
+    affinities: BTreeMap<AffinityKey, Affinity>,
+    affinity_capacity: usize,
 }
 
 impl MemState {
-    /// Nothing remembered, with room for so many first fragments and path MTUs.
+    /// Nothing remembered, with room for so many first fragments, path MTUs and clients of Services.
     #[must_use]
-    pub const fn new(fragment_capacity: usize, pmtu_capacity: usize) -> Self {
+    pub const fn new(fragment_capacity: usize, pmtu_capacity: usize, affinity_capacity: usize) -> Self {
         Self {
             epoch: 0,
             generations: BTreeMap::new(),
@@ -83,6 +97,8 @@ impl MemState {
             fragment_capacity,
             pmtu: BTreeMap::new(),
             pmtu_capacity,
+            affinities: BTreeMap::new(),
+            affinity_capacity,
         }
     }
 
@@ -98,10 +114,12 @@ impl MemState {
     }
 
     /// Forgets first fragments that no later one may use any more (after twice their time, as the kernel's sweep
-    /// does), and path MTUs that ran out; the generations of the VTEPs of those move.
+    /// does), clients whose time with their backend is over, and path MTUs that ran out; the generations of the VTEPs of
+    /// those move.
     pub fn expire(&mut self, now: Now) {
         let limit = now.seconds(2 * FRAGMENT_SECONDS);
         self.fragments.retain(|_, first| now.since(first.stamp) <= limit);
+        self.affinities.retain(|_, affinity| now.is_before(affinity.expires));
         let void: Vec<_> = self.pmtu.iter().filter(|(_, p)| !now.is_before(p.expires)).map(|(vtep, _)| *vtep).collect();
         for vtep in void {
             self.pmtu.remove(&vtep);
@@ -114,6 +132,12 @@ impl MemState {
     #[must_use]
     pub const fn fragments(&self) -> &BTreeMap<FragmentKey, Fragment> {
         &self.fragments
+    }
+
+    /// Every client that stays with a backend.
+    #[must_use]
+    pub const fn affinities(&self) -> &BTreeMap<AffinityKey, Affinity> {
+        &self.affinities
     }
 
     /// Every learned path MTU.
@@ -168,6 +192,14 @@ impl Learned for MemState {
     fn put_pmtu(&mut self, vtep: Ipv4Addr, pmtu: &Pmtu) -> Result<bool, Infallible> {
         Ok(put(&mut self.pmtu, self.pmtu_capacity, &vtep, pmtu))
     }
+
+    fn affinity(&self, key: &AffinityKey) -> Result<Option<Affinity>, Infallible> {
+        Ok(self.affinities.get(key).copied())
+    }
+
+    fn put_affinity(&mut self, key: &AffinityKey, affinity: &Affinity) -> Result<bool, Infallible> {
+        Ok(put(&mut self.affinities, self.affinity_capacity, key, affinity))
+    }
 }
 
 /// State whose writes lead nowhere: what a packet would do, without doing it.
@@ -209,6 +241,14 @@ impl<S: Learned> Learned for DryState<'_, S> {
     }
 
     fn put_pmtu(&mut self, _vtep: Ipv4Addr, _pmtu: &Pmtu) -> Result<bool, S::Error> {
+        Ok(true)
+    }
+
+    fn affinity(&self, key: &AffinityKey) -> Result<Option<Affinity>, S::Error> {
+        self.0.affinity(key)
+    }
+
+    fn put_affinity(&mut self, _key: &AffinityKey, _affinity: &Affinity) -> Result<bool, S::Error> {
         Ok(true)
     }
 }

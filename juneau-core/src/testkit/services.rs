@@ -2,8 +2,8 @@
 
 use super::topology::{Pod, vtep};
 use crate::layout::{
-    BACKEND_ENDPOINT, BACKEND_SERVING, Backend, Be16, FRONTEND_ADDRESS, FRONTEND_LOCAL_ONLY, Frontend, FrontendKey,
-    SLOTS, Slots, be32,
+    BACKEND_CHOSEN, BACKEND_ENDPOINT, BACKEND_SERVING, Backend, Be16, FRONTEND_ADDRESS, FRONTEND_LOCAL_ONLY, Frontend,
+    FrontendKey, SLOTS, Slots, be32,
 };
 use crate::packet::{IP_SCTP, IP_TCP, IP_UDP};
 use crate::tables::Tables;
@@ -26,6 +26,8 @@ pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 14);
 pub const SELF: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 15);
 /// TCP port 8080 of 1.10 and 1.11: the backends of [`WEB`] under another address, with their own port.
 pub const SAME: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 16);
+/// TCP port 80 and UDP port 53 of Pods of both nodes, with whose port 8080 a client stays for a minute.
+pub const STICKY: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 17);
 /// An address for Services that none has.
 pub const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 96, 7, 7);
 
@@ -44,6 +46,8 @@ pub struct Port {
     pub backends: Vec<(Ipv4Addr, u16)>,
     /// Endpoints of this node alone.
     pub local_only: bool,
+    /// Seconds that a client stays with its backend; 0 is each connection for itself.
+    pub affinity: u32,
 }
 
 /// Every port of every Service.
@@ -54,7 +58,8 @@ pub fn all() -> Vec<Port> {
         let of = |subnet, host, port| (Pod::new(tenant, subnet, host).address(), port);
         let mut add = |address, port, protocol, backends: &[(Ipv4Addr, u16)]| {
             let backends = backends.to_vec();
-            ports.push(Port { tenant, address, port, protocol, backends, local_only: address == LOCAL });
+            let affinity = if address == STICKY { 60 } else { 0 };
+            ports.push(Port { tenant, address, port, protocol, backends, local_only: address == LOCAL, affinity });
         };
         add(WEB, 80, IP_TCP, &[of(1, 10, 8080), of(1, 11, 8080), of(1, 20, 8080), of(2, 20, 8080)]);
         add(WEB, 53, IP_UDP, &[of(2, 11, 53), of(1, 21, 53)]);
@@ -65,6 +70,9 @@ pub fn all() -> Vec<Port> {
         add(SELF, 80, IP_TCP, &[of(1, 10, 8080)]);
         add(SELF, 53, IP_UDP, &[of(1, 10, 8080)]);
         add(SAME, 8080, IP_TCP, &[of(1, 10, 8080), of(1, 11, 8080)]);
+        for (port, protocol) in [(80, IP_TCP), (53, IP_UDP)] {
+            add(STICKY, port, protocol, &[of(1, 10, 8080), of(1, 11, 8080), of(1, 20, 8080), of(2, 20, 8080)]);
+        }
         if tenant == 0 {
             add(HOST, 80, IP_TCP, &[(vtep(0), 8080), (vtep(1), 8080)]);
             add(HOST, 53, IP_UDP, &[(vtep(0), 53), (vtep(1), 53)]);
@@ -86,14 +94,14 @@ pub fn add(tables: &mut Tables, ports: &[Port]) {
                 address: be32(*address),
                 port: Be16::new(*target),
                 kind: BACKEND_ENDPOINT,
-                flags: BACKEND_SERVING,
+                flags: BACKEND_SERVING | BACKEND_CHOSEN,
                 vpc,
                 ..Backend::default()
             };
             tables.backends.insert(id, backend.tagged());
             ids.push(id);
         }
-        let mut frontend = Frontend { service, owner: vpc, ..Frontend::default() };
+        let mut frontend = Frontend { service, owner: vpc, affinity: port.affinity, ..Frontend::default() };
         if port.local_only {
             frontend.flags |= FRONTEND_LOCAL_ONLY;
         }

@@ -3,8 +3,8 @@
 use super::memory::ipv4_addresses;
 use super::{Limits, ServiceTables};
 use crate::layout::{
-    BACKEND_ENDPOINT, BACKEND_SERVING, Backend, Be16, Be32, FRONTEND_ADDRESS, FRONTEND_LOCAL_ONLY, Frontend,
-    FrontendKey, SLOTS, Slots, be32,
+    BACKEND_CHOSEN, BACKEND_ENDPOINT, BACKEND_SERVING, Backend, Be16, Be32, FRONTEND_ADDRESS, FRONTEND_LOCAL_ONLY,
+    Frontend, FrontendKey, SLOTS, Slots, be32,
 };
 use crate::model::{Problem, Protocol, Service, ServicePort};
 use crate::packet::is_forbidden;
@@ -229,7 +229,7 @@ impl<'p> Step<'p> {
                 address: be32(*name.ip()),
                 port: Be16::new(name.port()),
                 kind: BACKEND_ENDPOINT,
-                flags: if serving { BACKEND_SERVING } else { 0 },
+                flags: flags(serving, port.internal.backends.contains(&name.into())),
                 vpc: service.vpc.get(),
                 ..Backend::default()
             };
@@ -399,4 +399,9 @@ fn usable_backends(port: &ServicePort, found: &mut Found<'_>) -> Vec<(SocketAddr
 
 fn port_key(service: &Service, address: Ipv4Addr, port: &ServicePort) -> FrontendKey {
     FrontendKey::new(service.vpc.get(), be32(address), Be16::new(port.port), port.protocol.number())
+}
+
+const fn flags(serving: bool, chosen: bool) -> u8 {
+    let serving = if serving { BACKEND_SERVING } else { 0 };
+    serving | if chosen { BACKEND_CHOSEN } else { 0 }
 }

@@ -1,5 +1,6 @@
 //! Services: who answers, what packets look like on their way, and which connections stay.
 
+mod affinity;
 mod answers;
 mod choice;
 mod common;
