@@ -60,7 +60,7 @@ fn get_shows_what_apply_wrote_and_delete_removes_it() {
     assert!(lab.delete(&manifests).contains("Pod/red/c1 deleted"));
     let gone = lab.run(&["get", "pod", "red/c1"]);
     assert!(!gone.status.success());
-    let unknown = lab.run(&["get", "services"]);
+    let unknown = lab.run(&["get", "configmaps"]);
     assert!(text(&unknown).contains("NetworkEndpoint"), "known kinds are named: {}", text(&unknown));
 }
 
