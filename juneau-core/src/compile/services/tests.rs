@@ -4,8 +4,8 @@ use super::ServiceTables;
 use crate::compile::{Compiler, NodeContext, compile};
 use crate::id::{Identity, MacAddr, Vni, VpcId};
 use crate::layout::{
-    BACKEND_ENDPOINT, BACKEND_SERVING, Backend, Be16, FRONTEND_ADDRESS, FRONTEND_LOCAL_ONLY, FrontendKey, SLOTS, be32,
-    ipv4,
+    BACKEND_CHOSEN, BACKEND_ENDPOINT, BACKEND_SERVING, Backend, Be16, FRONTEND_ADDRESS, FRONTEND_LOCAL_ONLY,
+    FrontendKey, SLOTS, be32, ipv4,
 };
 use crate::model::{
     Attachments, BackendState, Choice, Endpoint, EndpointKind, Model, Problem, Protocol, Service, ServicePort,
@@ -17,6 +17,9 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// A backend that takes new connections.
+const TAKES: u8 = BACKEND_SERVING | BACKEND_CHOSEN;
 
 fn vpc(id: u32) -> VpcId {
     VpcId::new(id).unwrap()
@@ -129,7 +132,7 @@ fn two_tenants_with_equal_services_are_two_sets_of_records() {
         assert!(web.is_of(&key(id, VIP, 80)) && web.base.is_multiple_of(SLOTS) && web.service != 0);
         let of_web: Vec<_> = tables.backends.values().filter(|backend| backend.service == web.service).collect();
         let described: Vec<_> = of_web.iter().map(|b| (ipv4(b.address).octets()[3], b.port.get(), b.flags)).collect();
-        assert_eq!(described, [(1, 8080, BACKEND_SERVING), (2, 8080, BACKEND_SERVING), (3, 8080, 0)]);
+        assert_eq!(described, [(1, 8080, TAKES), (2, 8080, TAKES), (3, 8080, 0)]);
         assert!(of_web.iter().all(|b| b.is_whole() && b.kind == BACKEND_ENDPOINT && b.vpc == id));
         let table = maglev::table(&[backend(1, 8080), backend(2, 8080)]);
         let slots: Vec<u32> = found(&tables, &key(id, VIP, 80)).iter().map(|b| b.address.get() & 0xff).collect();
@@ -187,7 +190,7 @@ fn one_that_stops_serving_keeps_its_record_while_it_exists() {
     add(&mut model, service("v2/a", 2, &[VIP], vec![ending]));
     let (now, _) = after(&model, &before);
     assert_eq!(before.backends.keys().collect::<Vec<_>>(), now.backends.keys().collect::<Vec<_>>());
-    assert_eq!(now.backends.values().map(|backend| backend.flags).collect::<Vec<_>>(), [BACKEND_SERVING, 0]);
+    assert_eq!(now.backends.values().map(|backend| backend.flags).collect::<Vec<_>>(), [TAKES, 0]);
     assert!(found(&now, &key(2, VIP, 80)).iter().all(|backend| ipv4(backend.address).octets()[3] == 1));
 }
 
