@@ -4,7 +4,7 @@ use crate::agent;
 use crate::error::Result;
 use crate::namespace::Fabric;
 use crate::plan;
-use crate::programs::{in_path, scale, timing, two_cpus};
+use crate::programs::{in_path, scale, services, timing, two_cpus};
 use crate::report::Row;
 use crate::rounds::Effort;
 use crate::tables;
@@ -20,6 +20,7 @@ pub struct Suite {
 /// All of them.
 pub const SUITES: &[Suite] = &[
     Suite { names: &timing::NAMES, run: timing::run },
+    Suite { names: &services::NAMES, run: services::run },
     Suite { names: &in_path::NAMES, run: in_path::run },
     Suite { names: &two_cpus::NAMES, run: two_cpus::run },
     Suite { names: &scale::NAMES, run: scale::run },

@@ -1,13 +1,15 @@
 //! A cluster as seen by one node: a model made of a list of endpoints, and the tables compiled from it.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net};
 use juneau_core::compile::{Limits, NodeContext, compile};
 use juneau_core::id::{IdError, Identity, IfIndex, MacAddr, TableId, Vni, VpcId};
 use juneau_core::model::{
-    Attachment, Attachments, Endpoint, EndpointKind, Model, Node, Route, RouteTable, RouteTarget, Subnet, Vpc,
+    Attachment, Attachments, BackendState, Choice, Endpoint, EndpointKind, Model, Node, Protocol, Route, RouteTable,
+    RouteTarget, Service, ServicePort, Subnet, Vpc,
 };
 use juneau_core::tables::Tables;
 
@@ -16,6 +18,8 @@ use crate::namespace::Mac;
 
 /// The VPC of paths that need one only.
 pub const VPC: u32 = 7;
+/// The range of Services.
+const SERVICES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 96, 0, 0), 12);
 /// MAC address of every gateway.
 pub const GATEWAY_MAC: Mac = [2, 0, 0, 0, 0, 1];
 /// The node whose tables are compiled.
@@ -73,6 +77,38 @@ impl Cluster {
             cluster.add(member).map_err(|error| Error::NotOurs(format!("{member:?}: {error}")))?;
         }
         Ok(cluster)
+    }
+
+    /// Adds a Service of a VPC with a UDP port that leads to one backend.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`] when the VPC has no number that is allowed.
+    pub fn serve(&mut self, vpc: u32, address: Ipv4Addr, port: u16, backend: SocketAddrV4) -> Result<()> {
+        let id = VpcId::new(vpc).map_err(|error| Error::NotOurs(format!("VPC {vpc}: {error}")))?;
+        let name = format!("vpc-{vpc}/{address}-{port}");
+        let backend = SocketAddr::V4(backend);
+        let service = Service {
+            name: name.clone(),
+            vpc: id,
+            addresses: [address.into()].into(),
+            affinity: None,
+            ports: vec![ServicePort {
+                name: String::new(),
+                protocol: Protocol::Udp,
+                port,
+                backends: [(backend, BackendState { serving: true })].into(),
+                internal: Choice { backends: [backend].into(), local_only: false },
+            }],
+            origin: String::new(),
+        };
+        self.model.services.insert(name, Arc::new(service));
+        for table in self.model.tables.values_mut().filter(|table| table.vpc == id) {
+            let route = Route { prefix: IpNet::V4(SERVICES), target: RouteTarget::Service };
+            if !table.routes.contains(&route) {
+                table.routes.push(route);
+            }
+        }
+        Ok(())
     }
 
     /// The tables of the node.

@@ -2,6 +2,7 @@
 
 pub mod in_path;
 pub mod scale;
+pub mod services;
 mod stage;
 pub mod timing;
 pub mod two_cpus;

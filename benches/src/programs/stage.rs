@@ -11,7 +11,7 @@ use libbpf_rs::Program;
 
 use crate::error::{Context, Error, Result};
 use crate::kernel;
-use crate::namespace::{Fabric, Namespace};
+use crate::namespace::{Fabric, Mac, Namespace};
 use crate::ours::{self, Cluster, GATEWAY_MAC, Member, Place};
 use crate::peers::LOCAL_MTU;
 
@@ -19,7 +19,7 @@ use crate::peers::LOCAL_MTU;
 const REDIRECT: u32 = 7;
 /// Index of the first device.
 const FIRST_DEVICE: u32 = 100;
-const PORT: u16 = 5000;
+pub(super) const PORT: u16 = 5000;
 const PAYLOAD: [u8; 18] = [0; 18];
 
 /// A node with pairs of Pods: of each pair the first sends and the second receives, in one namespace for all who send and
@@ -69,8 +69,18 @@ impl Devices {
     /// Our programs over tables in which every pair of devices belongs to two endpoints of a Subnet, and the pairs are
     /// spread evenly over `vpcs` VPCs.
     pub(super) fn stage(&self, vpcs: u32) -> Result<Stage> {
+        self.stage_with(vpcs, |_, _| Ok(()))
+    }
+
+    /// The same with what `add` adds to it.
+    pub(super) fn stage_with(
+        &self,
+        vpcs: u32,
+        add: impl FnOnce(&mut Cluster, &[Member]) -> Result<()>,
+    ) -> Result<Stage> {
         let members: Vec<Member> = (0..2 * self.pairs).map(|n| member(n, vpcs)).collect();
-        let cluster = Cluster::new(Ipv4Addr::new(192, 168, 9, 1), LOCAL_MTU, &members)?;
+        let mut cluster = Cluster::new(Ipv4Addr::new(192, 168, 9, 1), LOCAL_MTU, &members)?;
+        add(&mut cluster, &members)?;
         let dataplane = ours::open_for(&self.namespace, 1, 1, &cluster, AttachMode::Clsact)?;
         let path = dataplane.pin_path("jn_pod");
         let program = Program::fd_from_pinned_path(&path).context(format!("opening {}", path.display()))?;
@@ -136,13 +146,17 @@ impl Stage {
         let Place::Here(ifindex) = from.place else {
             return Err(Error::Missing("device of a Pod".into()));
         };
-        let mut frame = Vec::new();
-        PacketBuilder::ethernet2(from.mac, GATEWAY_MAC)
-            .ipv4(from.address.octets(), to.address.octets(), 64)
-            .udp(source, destination)
-            .write(&mut frame, &PAYLOAD)
-            .map_err(|error| Error::NotOurs(format!("building a packet: {error}")))?;
-        Ok(Packet { ifindex, frame })
+        udp(ifindex, from.mac, (from.address, source), (to.address, destination))
+    }
+
+    /// A UDP packet of the first Pod of a pair to any address.
+    pub(super) fn packet_to(&self, pair: u32, source: u16, to: (Ipv4Addr, u16)) -> Result<Packet> {
+        let index = usize::try_from(2 * pair).unwrap_or(usize::MAX);
+        let from = self.members.get(index).ok_or_else(|| Error::Missing(format!("pair {pair}")))?;
+        let Place::Here(ifindex) = from.place else {
+            return Err(Error::Missing("device of a Pod".into()));
+        };
+        udp(ifindex, from.mac, (from.address, source), to)
     }
 
     /// Packets that the programs delivered so far; an error once they did anything else.
@@ -174,6 +188,16 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+fn udp(ifindex: u32, mac: Mac, from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) -> Result<Packet> {
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2(mac, GATEWAY_MAC)
+        .ipv4(from.0.octets(), to.0.octets(), 64)
+        .udp(from.1, to.1)
+        .write(&mut frame, &PAYLOAD)
+        .map_err(|error| Error::NotOurs(format!("building a packet: {error}")))?;
+    Ok(Packet { ifindex, frame })
 }
 
 /// Runs a program that looks at nothing on the same packet.

@@ -5,7 +5,7 @@ use super::{Compilation, POLICY_GENERATION, Segments, endpoints_of, ipv4_of};
 use crate::id::{MacAddr, Vni, VpcId, VpcIndex};
 use crate::layout::{
     self, Be32, EP_EGRESS_ANY, EP_INGRESS_ANY, EP_LOCAL, EP_NODE, EP_POLICY_READY, EP_ROUTER, EndpointKey, Interface,
-    KIND_NODE, KIND_POD, Mac, MacKey, Segment, be32, endpoint_generation,
+    KIND_NODE, KIND_POD, Mac, MacKey, Segment, be32, endpoint_generation, fnv1a,
 };
 use crate::model::{Endpoint, EndpointKind, Model, Problem, RouteTarget, Subnet};
 use core::net::{IpAddr, Ipv4Addr};
@@ -283,7 +283,8 @@ struct PodNumbers<'m> {
 
 impl<'m> PodNumbers<'m> {
     fn new(endpoints: impl Iterator<Item = &'m Endpoint>) -> Self {
-        let mut pods: Vec<(u32, &str)> = endpoints.map(|endpoint| (fnv1a(&endpoint.pod), &*endpoint.pod)).collect();
+        let mut pods: Vec<(u32, &str)> =
+            endpoints.map(|endpoint| (fnv1a(endpoint.pod.as_bytes()), &*endpoint.pod)).collect();
         pods.sort_unstable();
         pods.dedup();
         let holds = |number: u32| pods.binary_search_by_key(&number, |(hash, _)| *hash).is_ok();
@@ -308,11 +309,6 @@ impl<'m> PodNumbers<'m> {
         if uid.is_empty() {
             return 0;
         }
-        self.others.get(uid).copied().unwrap_or_else(|| fnv1a(uid))
+        self.others.get(uid).copied().unwrap_or_else(|| fnv1a(uid.as_bytes()))
     }
-}
-
-/// FNV-1a in 32 bits.
-fn fnv1a(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -1,6 +1,7 @@
 //! What was decided: written by user space, read by programs.
 
-use super::{Be16, Be32, hash::native, mirror};
+use super::hash::{fnv1a, native};
+use super::{Be16, Be32, mirror};
 use zerocopy::IntoBytes;
 
 mirror! {
@@ -337,11 +338,6 @@ impl Backend {
     pub const fn is_whole(&self) -> bool {
         self.tag != 0 && self.tag == self.tag_last
     }
-}
-
-/// FNV-1a in 32 bits.
-fn fnv1a(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 impl RouteKey {

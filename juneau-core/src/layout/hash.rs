@@ -55,6 +55,11 @@ pub fn native(address: Be32) -> u32 {
     u32::from_ne_bytes(address.to_bytes())
 }
 
+/// FNV-1a in 32 bits: of what user space alone computes.
+pub(crate) fn fnv1a(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
 /// In host order an address' last octet moves every bit that is kept; in wire order it would move none.
 const fn hash32(a: u32, address: Be32) -> u32 {
     (a.wrapping_mul(0x9E37_79B1) ^ address.get().wrapping_mul(0x85EB_CA77)) >> 16
